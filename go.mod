@@ -1,0 +1,3 @@
+module github.com/rocketkeep/reconcile
+
+go 1.26

@@ -1,0 +1,77 @@
+package objstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sentinels that errors of stores match with errors.Is.
+var (
+	// ErrNotExist: the store said that there is no such object.
+	ErrNotExist = errors.New("no such object")
+	// ErrExist: a conditional write found another state than it asked for.
+	ErrExist = errors.New("object exists or changed")
+	// ErrDenied: 401 or 403.
+	ErrDenied = errors.New("access denied")
+	// ErrThrottled: the store asked to slow down (429, 503, SlowDown, ServerBusy).
+	ErrThrottled = errors.New("throttled")
+	// ErrNoSuchBucket: the bucket, container or root folder itself is absent.
+	ErrNoSuchBucket = errors.New("no such bucket or root")
+	// ErrUnsupported: this store cannot do that, or the scheme is not built.
+	ErrUnsupported = errors.New("not supported")
+	// ErrArchived: the object is in an archive tier and must be restored first.
+	ErrArchived = errors.New("archived")
+)
+
+// Error is what every store returns: what was done to which object, and how the
+// store answered. It matches the sentinels through Err.
+type Error struct {
+	Op       string // stat, restat, probe, get, list, versions, create, replace
+	Location Location
+	// Status is the HTTP status, 0 when there was no answer.
+	Status int
+	// Code is the store's own error code ("NoSuchKey"), empty when not told.
+	Code      string
+	RequestID string
+	// DeleteMarker reports that the answer named a delete marker as newest version.
+	DeleteMarker bool
+	// ServerTime is the Date header of the answer (UTC); zero when absent.
+	ServerTime time.Time
+	Err        error
+}
+
+// Error implements error. It names the operation, the object, and the answer,
+// and holds no credentials or signed query.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", e.Op, e.Location)
+	if e.Status != 0 {
+		b.WriteString(": HTTP " + strconv.Itoa(e.Status))
+		if e.Code != "" {
+			b.WriteString(" " + e.Code)
+		}
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Retryable reports whether the same question may get an answer later: there was
+// no answer at all, the store was throttling, or it failed on its side.
+func (e *Error) Retryable() bool {
+	if errors.Is(e.Err, ErrThrottled) {
+		return true
+	}
+	if e.Status == 0 {
+		return !errors.Is(e.Err, ErrNotExist) && !errors.Is(e.Err, ErrExist) && !errors.Is(e.Err, ErrDenied) &&
+			!errors.Is(e.Err, ErrNoSuchBucket) && !errors.Is(e.Err, ErrUnsupported)
+	}
+	return e.Status >= 500 || e.Status == 408 || e.Status == 429
+}

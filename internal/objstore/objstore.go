@@ -1,0 +1,128 @@
+// Package objstore is the storage vocabulary of reconcile: where an object lies
+// ([Location]), what a store tells about it ([Attrs]), what can go wrong
+// ([Error] and its sentinels), and the one-method interfaces that code asks for.
+//
+// Looking and writing are different types: a [Reader] cannot write, and nothing
+// in this package or below it can delete.
+package objstore
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+)
+
+// Unknown is the size of an object whose store did not tell it.
+const Unknown int64 = -1
+
+// Attrs is what one answer of a store tells about one object. Fields that the
+// answer did not carry keep their zero value, Size excepted, which is [Unknown].
+type Attrs struct {
+	Location Location
+	// Size in bytes, or Unknown.
+	Size int64
+	// ETag without quotes; empty when not told.
+	ETag string
+	// VersionID is the store's id of this version; empty on stores or buckets without versions.
+	VersionID string
+	// ModTime is the store's Last-Modified (UTC). Zero when absent or the Unix
+	// epoch, which some stores send for "unknown".
+	ModTime time.Time
+	// StorageClass as the store names it; empty means the default class.
+	StorageClass string
+	// Archived reports that reading needs a restore from an archive tier first.
+	Archived bool
+	// Checksums holds the server-kept full-object checksums in the form
+	// "sha256:<hex>", "crc32c:<base64>" or "md5:<hex>", keyed by algorithm name.
+	Checksums map[string]string
+	// DeleteMarker and IsLatest are set by Versions only.
+	DeleteMarker bool
+	IsLatest     bool
+	// ServerTime is the Date header of the answer (UTC); zero when absent.
+	ServerTime time.Time
+	// RequestID is what support asks for.
+	RequestID string
+	// Prefix marks an entry of a delimited listing that stands for all objects
+	// below Location (whose Key then ends in "/").
+	Prefix bool
+}
+
+// Range selects bytes of an object.
+//   - {0, 0}: the whole object
+//   - {off, n}: n bytes from off (fewer at the end of the object)
+//   - {-n, 0}: the last n bytes (the whole object when it is shorter)
+type Range struct{ Offset, Length int64 }
+
+// Statter asks for one object's attributes with one HEAD. A missing object is
+// an error that matches [ErrNotExist]; because HEAD has no body, a store may
+// answer the same for a missing bucket (see [Prober]).
+type Statter interface {
+	Stat(ctx context.Context, loc Location) (Attrs, error)
+}
+
+// Restatter is the second opinion: the same question as [Statter], asked on a
+// fresh connection through the vendor's own client.
+type Restatter interface {
+	Restat(ctx context.Context, loc Location) (Attrs, error)
+}
+
+// Prober asks with a one-byte GET, so that the answer carries the store's error
+// code: only an explicit "no such object" matches [ErrNotExist]; a missing
+// bucket or root matches [ErrNoSuchBucket].
+type Prober interface {
+	Probe(ctx context.Context, loc Location) (Attrs, error)
+}
+
+// Getter reads bytes. The Attrs describe the object that the bytes come from,
+// with its full size. The caller closes the reader. A body shorter than what was
+// promised is an error of Read, never a silent end.
+type Getter interface {
+	Get(ctx context.Context, loc Location, r Range) (io.ReadCloser, Attrs, error)
+}
+
+// Lister yields objects whose key begins with the key of prefix, in the store's
+// order. With delimiter "/" it yields one level: objects, and entries with
+// Attrs.Prefix set. The first error ends the sequence; what was yielded before
+// it is then not the whole.
+type Lister interface {
+	List(ctx context.Context, prefix Location, delimiter string) iter.Seq2[Attrs, error]
+}
+
+// Versioner yields the versions of exactly one key, newest first, delete markers
+// included. A store or bucket that keeps no versions yields nothing. An error
+// means that the list is not whole. Stores that cannot tell return an error that
+// matches [ErrUnsupported].
+type Versioner interface {
+	Versions(ctx context.Context, loc Location) iter.Seq2[Attrs, error]
+}
+
+// Reader is everything that looking needs; there is no way to write through it.
+type Reader interface {
+	Statter
+	Restatter
+	Prober
+	Getter
+	Lister
+	Versioner
+}
+
+// Creator puts an object if, and only if, none is there; otherwise the error
+// matches [ErrExist] and the stored object is untouched. body must yield exactly
+// size bytes.
+type Creator interface {
+	Create(ctx context.Context, loc Location, body io.Reader, size int64) (Attrs, error)
+}
+
+// Replacer overwrites an object whose ETag still is ifMatch; otherwise the error
+// matches [ErrExist] (changed) or [ErrNotExist] (gone).
+type Replacer interface {
+	Replace(ctx context.Context, loc Location, ifMatch string, body io.Reader, size int64) (Attrs, error)
+}
+
+// Writer is a Reader that can also put. There is no Delete.
+type Writer interface {
+	Reader
+	Creator
+	Replacer
+}

@@ -1,0 +1,179 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+)
+
+// Reference is one object that metadata says must exist, with what is recorded
+// about it. It is small because a pass over a large table makes a million of them.
+type Reference struct {
+	Role Role
+	// Path is the object as the metadata names it, below the dataset root or base
+	// ("data/x.lance"), never a URL of ours.
+	Path string
+	// Location is where it is looked for. The zero Location means that the
+	// metadata does not resolve (unknown base id): Reason says why.
+	Location objstore.Location
+	// Alternates are further places, any of which holding the object means that
+	// it is present (a branch's index whose base id is known to be wrong).
+	Alternates []objstore.Location
+	// Base is the place whose controls speak for this object: the dataset root or
+	// one of its base paths.
+	Base objstore.Location
+	// Version is the newest version in scope that names the object.
+	Version uint64
+	// FragmentID is meaningful when HasFragment.
+	FragmentID  uint64
+	HasFragment bool
+	// IndexUUID and IndexName are set for RoleIndex.
+	IndexUUID, IndexName string
+	// MinSize is the smallest number of bytes that a whole object of this format
+	// can have; 0 = any.
+	MinSize int64
+	// Size in bytes as recorded; 0 = not recorded.
+	Size int64
+	// Checksum as recorded ("sha256:<hex>", …); empty = not recorded.
+	Checksum string
+	// PhysicalRows and LiveRows of the fragment; -1 = unknown.
+	PhysicalRows, LiveRows int64
+	// Harmless marks an object whose loss breaks nothing (a data file whose fields
+	// are all tombstoned, a transaction file): its finding never moves a state.
+	Harmless bool
+	// Reason presets the finding's reason (unknown_base, dead_file); often empty.
+	Reason string
+}
+
+// Unknown rows of a Reference.
+const UnknownRows int64 = -1
+
+// Finding is a reference that is not present. Its JSON names are public.
+type Finding struct {
+	FindingID  string   `json:"finding_id"`
+	Target     string   `json:"target"`
+	Store      string   `json:"store"`
+	Version    uint64   `json:"version"`
+	Scopes     []string `json:"scopes"`
+	Role       Role     `json:"role"`
+	Path       string   `json:"path"`
+	URL        string   `json:"url"`
+	FragmentID *uint64  `json:"fragment_id"`
+	Verdict    Verdict  `json:"verdict"`
+	Reason     *string  `json:"reason"`
+
+	ExpectedSize     *int64  `json:"expected_size"`
+	ObservedSize     *int64  `json:"observed_size"`
+	ExpectedChecksum *string `json:"expected_checksum"`
+	ObservedChecksum *string `json:"observed_checksum"`
+
+	PhysicalRows *int64   `json:"physical_rows"`
+	RowsAtRisk   *int64   `json:"rows_at_risk"`
+	ColumnsLost  []string `json:"columns_lost"`
+	ColumnsKept  []string `json:"columns_kept"`
+
+	HTTPStatus *int    `json:"http_status"`
+	ErrorCode  *string `json:"error_code"`
+	RequestID  *string `json:"request_id"`
+
+	FirstObservedAt  time.Time  `json:"first_observed_at"`
+	ConfirmedAt      *time.Time `json:"confirmed_at"`
+	RecoverableUntil *time.Time `json:"recoverable_until"`
+
+	PeersAsked  []string `json:"peers_asked"`
+	PeersHaving []string `json:"peers_having"`
+
+	ProposedAction Action   `json:"proposed_action"`
+	BlockedBy      []string `json:"blocked_by"`
+
+	// Ref is the reference behind the finding; it is not part of any report.
+	Ref Reference `json:"-"`
+}
+
+// NewFinding makes the finding of one reference of a target, with the unknown
+// left null and every list empty. at is the time of the first look (UTC).
+func NewFinding(t Target, ref Reference, at time.Time) Finding {
+	f := Finding{
+		FindingID: FindingID(t.Location, ref.Role, ref.Location), Target: t.Name, Store: t.Store,
+		Version: ref.Version, Scopes: []string{}, Role: ref.Role, Path: ref.Path, URL: ref.Location.String(),
+		ColumnsLost: []string{}, ColumnsKept: []string{}, PeersAsked: []string{}, PeersHaving: []string{}, BlockedBy: []string{},
+		FirstObservedAt: at.UTC(), Ref: ref,
+	}
+	if ref.Location == (objstore.Location{}) {
+		// An unresolved name still needs an identity of its own.
+		f.FindingID = FindingID(t.Location, ref.Role, objstore.Location{Scheme: "unresolved", Key: ref.Path})
+	}
+	if ref.HasFragment {
+		f.FragmentID = Ptr(ref.FragmentID)
+	}
+	if ref.Reason != "" {
+		f.Reason = Ptr(ref.Reason)
+	}
+	if ref.Size > 0 {
+		f.ExpectedSize = Ptr(ref.Size)
+	}
+	if ref.Checksum != "" {
+		f.ExpectedChecksum = Ptr(ref.Checksum)
+	}
+	if ref.PhysicalRows >= 0 {
+		f.PhysicalRows = Ptr(ref.PhysicalRows)
+	}
+	if ref.LiveRows >= 0 {
+		f.RowsAtRisk = Ptr(ref.LiveRows)
+	}
+	return f
+}
+
+// Ptr is a pointer to a copy of v, for fields whose null means unknown.
+func Ptr[T any](v T) *T { return &v }
+
+// The closed list of what can stand in Finding.BlockedBy. A rung that is still
+// open stands there as BlockedRungOpen followed by its name.
+const (
+	BlockedRungOpen            = "rung_open:"
+	BlockedVersionsUnknown     = "versions_unknown"
+	BlockedEverythingMissing   = "everything_missing"
+	BlockedOverLimit           = "over_limit"
+	BlockedDropAfter           = "drop_after"
+	BlockedPartialColumns      = "partial_columns"
+	BlockedDeletionPolicy      = "deletion_policy"
+	BlockedUnknownWriterFlags  = "unknown_writer_flags"
+	BlockedUnconditionalWriter = "unconditional_writer"
+	BlockedExternalCommitStore = "external_commit_store"
+	BlockedNoConditionalPut    = "no_conditional_put"
+	BlockedOutsideRoot         = "outside_root"
+	BlockedReplaceUnproven     = "replace_unproven"
+	BlockedReplaceWouldLose    = "replace_would_lose_bytes"
+	BlockedWALSealed           = "wal_sealed"
+	BlockedBusy                = "busy"
+	BlockedHalfDeleted         = "half_deleted"
+	BlockedRolledBack          = "rolled_back"
+	BlockedIncompleteLook      = "incomplete_look"
+	BlockedCoolingDown         = "cooling_down"
+	BlockedAcknowledged        = "acknowledged"
+)
+
+// The closed list of reasons that look-only code gives to findings and targets.
+const (
+	ReasonNoTargets          = "no_targets"
+	ReasonUnknownReaderFlags = "unknown_reader_flags"
+	ReasonUnknownBase        = "unknown_base"
+	ReasonControlsFailed     = "controls_failed"
+	ReasonMetadataSizeWrong  = "metadata_size_wrong"
+	ReasonDeadFile           = "dead_file"
+	ReasonTooShort           = "too_short"
+	ReasonBadFooter          = "bad_footer"
+	ReasonBadManifest        = "bad_manifest"
+	ReasonMixedNaming        = "mixed_naming"
+	ReasonHigherVersionTrace = "higher_version_trace"
+	ReasonTimeout            = "timeout"
+	ReasonThrottled          = "throttled"
+	ReasonServerError        = "server_error"
+	ReasonNoAnswer           = "no_answer"
+	ReasonNoSuchBucket       = "no_such_bucket"
+	ReasonNoContentLength    = "no_content_length"
+	ReasonTargetTimeout      = "target_timeout"
+	ReasonBaseDenied         = "base_denied"
+	ReasonAccessDenied       = "access_denied"
+	ReasonEverythingMissing  = "everything_missing"
+)

@@ -1,0 +1,139 @@
+package reconcile
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+)
+
+// Target is what is checked, repaired, locked and cooled down as a unit.
+type Target struct {
+	// Name as users type and read it: "x", "generic:x", "table:dir/x", "blobs:x".
+	Name string
+	// Store is the configured name of the store, else the root's URI.
+	Store string
+	// Kind is rollout, generic, datagen, system, table or blobs.
+	Kind string
+	// Location is the dataset's root without a trailing slash; its Canonical form
+	// is the key of everything that is remembered about the target.
+	Location objstore.Location
+}
+
+// Facts is what a source's metadata says before any referenced object is looked at.
+type Facts struct {
+	// Version is the newest version; nil when there is none to tell.
+	Version *uint64
+	// Settled means that the metadata alone decides: State and Reason stand, there
+	// are no references to walk. (unreadable, half_deleted, a denied manifest)
+	Settled bool
+	// State is a floor when not settled: StateRolledBack keeps its state whatever
+	// the references turn out to be. StateIncomplete (zero) means no floor.
+	State  State
+	Reason string
+	// Findings about metadata objects themselves (role manifest).
+	Findings []Finding
+	// NotChecked are roles that exist and that this source does not look at.
+	NotChecked []NotChecked
+	// Fragments and LiveRows of the newest version; nil when unknown.
+	Fragments, LiveRows *int64
+	// Blocks stand in BlockedBy of every finding whose action would be destructive.
+	Blocks []string
+	// Control is an object that the metadata proves to be there, read by this
+	// look through the same store: the positive control of the target's own root.
+	// Zero when there is none.
+	Control objstore.Location
+}
+
+// Revisit is the second look at metadata.
+type Revisit struct {
+	// Version is the newest version now.
+	Version uint64
+	// Named tells, for each reference asked about and in its order, whether a
+	// version in scope still names it.
+	Named []bool
+	// RolledBack reports that the newest version is lower than at the first look.
+	RolledBack bool
+}
+
+// Source is one target whose promises are being looked at. Open is called first
+// and once; the other methods may follow in any order, from one goroutine at a
+// time, except Inspect, which must be safe for concurrent use.
+//
+// An error of any method means that the look is not complete; it is never a
+// statement about an object.
+type Source interface {
+	Target() Target
+	// Open reads the newest metadata. It touches the network.
+	Open(ctx context.Context) (Facts, error)
+	// References streams everything the versions in scope name, each object once.
+	References(ctx context.Context) iter.Seq2[Reference, error]
+	// Inspect looks inside a present object at the given depth and says whether it
+	// is of its format. Asked at DepthHead only about an object whose size is not
+	// the recorded one. It answers Present, Unreadable or ChecksumMismatch with a
+	// reason, or Undecided with an error.
+	Inspect(ctx context.Context, ref Reference, attrs objstore.Attrs, depth Depth) (Verdict, string, error)
+	// Revisit reads the newest metadata again.
+	Revisit(ctx context.Context, refs []Reference) (Revisit, error)
+	// Older tells for each reference whether a retained version at least minAge
+	// older than now (the store's own clock) names the same path. It reads at most
+	// two further metadata objects. What it cannot show is false.
+	Older(ctx context.Context, refs []Reference, minAge time.Duration) ([]bool, error)
+	// Propose completes confirmed findings in place (scopes, columns, rows at risk,
+	// ProposedAction, BlockedBy) and returns the actions that a full repair would
+	// carry out, those that something blocks excluded.
+	Propose(ctx context.Context, findings []Finding, policy Policy) ([]PlanAction, error)
+}
+
+// Policy is what the user allows of repairs, as far as planning asks for it.
+type Policy struct {
+	// Limits of one target and of the whole pass.
+	Limits Limits `json:"limits"`
+	// DropForLostDeletionFile is --deletion-files drop_fragment.
+	DropForLostDeletionFile bool `json:"drop_for_lost_deletion_file"`
+	// DropPartialFragments: one of several files of a fragment lost drops it.
+	DropPartialFragments bool `json:"drop_partial_fragments"`
+	// AllowEmptyTable lifts everything_missing for a named target.
+	AllowEmptyTable bool `json:"allow_empty_table"`
+}
+
+// Limits bound what repairs may take away. The zero value allows nothing.
+type Limits struct {
+	MaxFragments     int64   `json:"max_fragments"`
+	MaxRows          int64   `json:"max_rows"`
+	MaxFraction      float64 `json:"max_fraction"`
+	MaxPassTargets   int64   `json:"max_pass_targets"`
+	MaxPassFragments int64   `json:"max_pass_fragments"`
+	MaxPassRows      int64   `json:"max_pass_rows"`
+}
+
+// DefaultLimits are the limits of contract §7.
+func DefaultLimits() Limits {
+	return Limits{MaxFragments: 16, MaxRows: 5_000_000, MaxFraction: 0.05, MaxPassTargets: 20, MaxPassFragments: 64, MaxPassRows: 20_000_000}
+}
+
+// PlanAction is one step of a plan, bound to the bytes it was made from.
+type PlanAction struct {
+	Target      string         `json:"target"`
+	URI         string         `json:"uri"`
+	Action      Action         `json:"action"`
+	ReadVersion uint64         `json:"read_version"`
+	Fragments   []PlanFragment `json:"fragments"`
+	// IndexUUID is set for ActionDropIndex, Source for ActionRestore and ActionRefetch.
+	IndexUUID      *string `json:"index_uuid"`
+	Source         *string `json:"source"`
+	ExpectedEffect string  `json:"expected_effect"`
+	// Files are the objects to bring back, for ActionRestore and ActionRefetch.
+	Files []string `json:"files"`
+}
+
+// PlanFragment is one fragment of a drop.
+type PlanFragment struct {
+	ID            uint64 `json:"id"`
+	MessageSHA256 string `json:"message_sha256"`
+	// Files are the damaged objects, as the metadata names them.
+	Files        []string `json:"files"`
+	PhysicalRows *int64   `json:"physical_rows"`
+	LiveRows     *int64   `json:"live_rows"`
+}
