@@ -49,7 +49,7 @@ type Attrs struct {
 }
 
 // Range selects bytes of an object.
-//   - {0, 0}: the whole object
+//   - {off, 0}: everything from off; {0, 0} is the whole object
 //   - {off, n}: n bytes from off (fewer at the end of the object)
 //   - {-n, 0}: the last n bytes (the whole object when it is shorter)
 type Range struct{ Offset, Length int64 }
