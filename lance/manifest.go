@@ -140,12 +140,12 @@ type Kind uint8
 
 // The kinds of files.
 const (
-	Data Kind = iota + 1
-	Deletion
-	Overlay
-	RowIDs
-	IndexObject
-	TransactionObject
+	KindData Kind = iota + 1
+	KindDeletion
+	KindOverlay
+	KindRowIDs
+	KindIndex
+	KindTransaction
 )
 
 // File is one object that a manifest names.
