@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -24,12 +25,15 @@ var (
 	ErrUnsupported = errors.New("not supported")
 	// ErrArchived: the object is in an archive tier and must be restored first.
 	ErrArchived = errors.New("archived")
+	// ErrNoCredentials: nobody to sign requests as was found. It says nothing about
+	// any object.
+	ErrNoCredentials = errors.New("no credentials")
 )
 
 // Error is what every store returns: what was done to which object, and how the
 // store answered. It matches the sentinels through Err.
 type Error struct {
-	Op       string // stat, restat, probe, get, list, versions, create, replace
+	Op       string // open, stat, restat, probe, get, list, versions, create, replace
 	Location Location
 	// Status is the HTTP status, 0 when there was no answer.
 	Status int
@@ -40,6 +44,8 @@ type Error struct {
 	DeleteMarker bool
 	// ServerTime is the Date header of the answer (UTC); zero when absent.
 	ServerTime time.Time
+	// RetryAfter is how long the store asked to be left alone; 0 when not told.
+	RetryAfter time.Duration
 	Err        error
 }
 
@@ -64,14 +70,19 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the same question may get an answer later: there was
-// no answer at all, the store was throttling, or it failed on its side.
+// no answer at all, the store was throttling, or it failed on its side. An answer
+// that was given, and a question that makes no sense ([fs.ErrInvalid]), are not.
 func (e *Error) Retryable() bool {
 	if errors.Is(e.Err, ErrThrottled) {
 		return true
 	}
 	if e.Status == 0 {
-		return !errors.Is(e.Err, ErrNotExist) && !errors.Is(e.Err, ErrExist) && !errors.Is(e.Err, ErrDenied) &&
-			!errors.Is(e.Err, ErrNoSuchBucket) && !errors.Is(e.Err, ErrUnsupported)
+		for _, final := range []error{ErrNotExist, ErrExist, ErrDenied, ErrNoSuchBucket, ErrUnsupported, ErrArchived, ErrNoCredentials, fs.ErrInvalid} {
+			if errors.Is(e.Err, final) {
+				return false
+			}
+		}
+		return true
 	}
-	return e.Status >= 500 || e.Status == 408 || e.Status == 429
+	return e.Status >= 500 && e.Status != 501 || e.Status == 408 || e.Status == 429
 }

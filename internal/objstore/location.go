@@ -24,8 +24,10 @@ type Location struct {
 }
 
 // ParseError says why a URI names no place. It matches [ErrUnsupported] when the
-// scheme is known but not built.
+// scheme is known but not built, or not known at all.
 type ParseError struct {
+	// URI is the text that was given, with everything that could be a credential
+	// (user info, query) replaced by "…".
 	URI    string
 	Reason string
 	Err    error
@@ -33,7 +35,7 @@ type ParseError struct {
 
 // Error implements error.
 func (e *ParseError) Error() string {
-	return fmt.Sprintf("location %q: %s", redactUserinfo(e.URI), e.Reason)
+	return fmt.Sprintf("location %q: %s", e.URI, e.Reason)
 }
 
 // Unwrap gives the cause.
@@ -55,7 +57,7 @@ var notBuilt = map[string]string{
 // dropped; the key of an object store is kept exactly.
 func Parse(uri string) (Location, error) {
 	bad := func(reason string, err error) (Location, error) {
-		return Location{}, &ParseError{URI: uri, Reason: reason, Err: err}
+		return Location{}, &ParseError{URI: redact(uri), Reason: reason, Err: err}
 	}
 	if uri == "" {
 		return bad("empty", nil)
@@ -104,10 +106,10 @@ func Parse(uri string) (Location, error) {
 func parseFileURL(uri, p string) (Location, error) {
 	dec, err := url.PathUnescape(p)
 	if err != nil {
-		return Location{}, &ParseError{URI: uri, Reason: "bad percent escape", Err: err}
+		return Location{}, &ParseError{URI: redact(uri), Reason: "bad percent escape", Err: err}
 	}
 	if strings.ContainsRune(dec, 0) {
-		return Location{}, &ParseError{URI: uri, Reason: "holds a NUL byte"}
+		return Location{}, &ParseError{URI: redact(uri), Reason: "holds a NUL byte"}
 	}
 	return Location{Scheme: "file", Key: path.Clean(dec)}, nil
 }
@@ -126,19 +128,23 @@ func validScheme(s string) bool {
 	return true
 }
 
-func redactUserinfo(uri string) string {
+// redact hides what people put into URIs and must not reach a log. A secret key
+// may hold "/", so everything up to the last "@" goes, wherever that stands.
+func redact(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, "://")
-	if !ok {
-		return uri
+	if ok {
+		scheme += "://"
+	} else {
+		scheme, rest = "", uri
 	}
-	authority, tail, _ := strings.Cut(rest, "/")
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		authority = "…" + authority[i:]
+	rest, _, hasQuery := strings.Cut(rest, "?")
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		rest = "…" + rest[i:]
 	}
-	if q := strings.IndexAny(tail, "?"); q >= 0 {
-		tail = tail[:q] + "?…"
+	if hasQuery {
+		rest += "?…"
 	}
-	return scheme + "://" + authority + "/" + tail
+	return scheme + rest
 }
 
 // String is the URI a person would type: s3://bucket/key, file:///path. It leaves
@@ -156,9 +162,13 @@ func (l Location) String() string {
 
 // Canonical is the one spelling of this place, for keys of ledgers, locks and
 // finding ids: like String, with the custom endpoint's host kept
-// (s3://bucket@host:port/key) and without a trailing slash.
+// (s3://bucket@host:port/key) and without a trailing slash. The root of the disk
+// is file:///.
 func (l Location) Canonical() string {
 	l.Key = strings.TrimRight(l.Key, "/")
+	if l.Scheme == "file" && l.Key == "" {
+		return "file:///"
+	}
 	if l.Endpoint == "" {
 		return strings.TrimRight(l.String(), "/")
 	}

@@ -8,7 +8,9 @@ package objstore
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"time"
 )
@@ -54,6 +56,33 @@ type Attrs struct {
 //   - {-n, 0}: the last n bytes (the whole object when it is shorter)
 type Range struct{ Offset, Length int64 }
 
+// Bounds resolves the range against an object of the given size: the first byte
+// and the first byte after it, begin ≤ end ≤ size. A range that makes no sense
+// matches [fs.ErrInvalid].
+func (r Range) Bounds(size int64) (begin, end int64, err error) {
+	if err := r.Valid(); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case r.Offset < 0:
+		return max(0, size+r.Offset), size, nil
+	case r.Offset >= size:
+		return size, size, nil
+	case r.Length == 0 || r.Length >= size-r.Offset:
+		return r.Offset, size, nil
+	default:
+		return r.Offset, r.Offset + r.Length, nil
+	}
+}
+
+// Valid is nil, or an error that matches [fs.ErrInvalid].
+func (r Range) Valid() error {
+	if r.Length < 0 || r.Offset < 0 && r.Length != 0 {
+		return fmt.Errorf("range {%d, %d}: %w", r.Offset, r.Length, fs.ErrInvalid)
+	}
+	return nil
+}
+
 // Statter asks for one object's attributes with one HEAD. A missing object is
 // an error that matches [ErrNotExist]; because HEAD has no body, a store may
 // answer the same for a missing bucket (see [Prober]).
@@ -76,7 +105,9 @@ type Prober interface {
 
 // Getter reads bytes. The Attrs describe the object that the bytes come from,
 // with its full size. The caller closes the reader. A body shorter than what was
-// promised is an error of Read, never a silent end.
+// promised is an error of Read, never a silent end. A range that begins at or
+// after the end of the object is an empty body, not an error; a range that makes
+// no sense matches [fs.ErrInvalid].
 type Getter interface {
 	Get(ctx context.Context, loc Location, r Range) (io.ReadCloser, Attrs, error)
 }
@@ -89,9 +120,18 @@ type Lister interface {
 	List(ctx context.Context, prefix Location, delimiter string) iter.Seq2[Attrs, error]
 }
 
+// Pager is offered, beside [Lister], by stores whose listings are made of single
+// requests, so that one page can be limited, counted and asked for again.
+// ListPage answers the page that token names ("" is the first one), its entries
+// in the store's order, and the token of the next page ("" after the last).
+type Pager interface {
+	ListPage(ctx context.Context, prefix Location, delimiter, token string) (page []Attrs, next string, err error)
+}
+
 // Versioner yields the versions of exactly one key, newest first, delete markers
-// included. A store or bucket that keeps no versions yields nothing. An error
-// means that the list is not whole. Stores that cannot tell return an error that
+// included. A store that keeps no versions yields nothing; a bucket without
+// versions may list its one object as version "null". An error means that the
+// list is not whole. Stores that cannot tell return an error that
 // matches [ErrUnsupported].
 type Versioner interface {
 	Versions(ctx context.Context, loc Location) iter.Seq2[Attrs, error]
@@ -109,13 +149,17 @@ type Reader interface {
 
 // Creator puts an object if, and only if, none is there; otherwise the error
 // matches [ErrExist] and the stored object is untouched. body must yield exactly
-// size bytes.
+// size bytes, or nothing is put. Only an error that matches ErrExist, or one with
+// a status below 500, says that nothing was put; after any other the outcome is
+// unknown until somebody looks.
 type Creator interface {
 	Create(ctx context.Context, loc Location, body io.Reader, size int64) (Attrs, error)
 }
 
 // Replacer overwrites an object whose ETag still is ifMatch; otherwise the error
-// matches [ErrExist] (changed) or [ErrNotExist] (gone).
+// matches [ErrExist] (changed) or [ErrNotExist] (gone). An empty ifMatch or "*"
+// is refused ([fs.ErrInvalid]): there is no unconditional overwrite. What
+// [Creator] says of body, size and unknown outcomes holds here too.
 type Replacer interface {
 	Replace(ctx context.Context, loc Location, ifMatch string, body io.Reader, size int64) (Attrs, error)
 }
