@@ -25,6 +25,9 @@ type Target struct {
 type Facts struct {
 	// Version is the newest version; nil when there is none to tell.
 	Version *uint64
+	// Absent means that nothing at all is there: no metadata and no object. Such a
+	// target is none.
+	Absent bool
 	// Settled means that the metadata alone decides: State and Reason stand, there
 	// are no references to walk. (unreadable, half_deleted, a denied manifest)
 	Settled bool
@@ -55,6 +58,9 @@ type Revisit struct {
 	Named []bool
 	// RolledBack reports that the newest version is lower than at the first look.
 	RolledBack bool
+	// Metadata are the findings about metadata objects as they stand now; one that
+	// the first look made and that is not here has gone away.
+	Metadata []Finding
 }
 
 // Source is one target whose promises are being looked at. Open is called first

@@ -1,0 +1,213 @@
+// Package fleet says which targets exist below the places that a user named.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// Stores resolves places and gives read-only stores for them.
+type Stores interface {
+	Locate(uri string) (objstore.Location, error)
+	Reader(ctx context.Context, loc objstore.Location) (objstore.Reader, error)
+}
+
+// ErrBadGlob: a --target or --exclude pattern cannot be read.
+var ErrBadGlob = errors.New("bad target pattern")
+
+// Filter chooses targets by name. A target is chosen when Include is empty or one
+// of it matches, and none of Exclude does. The patterns are those of path.Match,
+// except that "*" crosses "/" as users of shells' ** expect of a name; a store's
+// URI and "/" in front of the name match as well.
+type Filter struct{ Include, Exclude []string }
+
+// Validate returns ErrBadGlob, naming the pattern, when one cannot be read.
+func (f Filter) Validate() error {
+	for _, p := range slices.Concat(f.Include, f.Exclude) {
+		if _, err := path.Match(flat(p), ""); err != nil {
+			return fmt.Errorf("%w %q: %v", ErrBadGlob, p, err)
+		}
+	}
+	return nil
+}
+
+// Chosen reports whether the target passes the filter.
+func (f Filter) Chosen(t reconcile.Target) bool {
+	any := func(patterns []string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			for _, name := range []string{t.Name, t.Store + "/" + t.Name} {
+				if ok, _ := path.Match(flat(p), flat(name)); ok {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	return (len(f.Include) == 0 || any(f.Include)) && !any(f.Exclude)
+}
+
+// flat makes path.Match treat "/" as any other character.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+
+// Found is what discovery saw.
+type Found struct {
+	Targets []reconcile.Target
+	// Problems are places that could not be listed whole. Each stands in a report
+	// as a target of its own, so that nobody takes the rest for all.
+	Problems []reconcile.TargetResult
+	// Findings say of each problem that it is denied or undecided.
+	Findings []reconcile.Finding
+	// Filtered is how many targets the filter left out.
+	Filtered int
+}
+
+// Discover finds the datasets at or below the URIs: a URI that ends in ".lance" or
+// holds "_versions/" is itself one; below any other, every folder is looked into
+// until one is a dataset. It lists; it reads no object.
+//
+// A URI that names no place is an error that matches *objstore.ParseError.
+func Discover(ctx context.Context, stores Stores, uris []string, filter Filter, log *slog.Logger) (*Found, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, err
+	}
+	roots := make([]objstore.Location, 0, len(uris))
+	for _, u := range uris {
+		loc, err := stores.Locate(u)
+		if err != nil {
+			return nil, err
+		}
+		loc.Key = strings.TrimRight(loc.Key, "/")
+		if loc.Scheme == "file" && loc.Key == "" {
+			loc.Key = "/"
+		}
+		roots = append(roots, loc)
+	}
+	d := &discovery{stores: stores, filter: filter, log: log, seen: map[string]bool{}}
+	for _, root := range roots {
+		d.root(ctx, root)
+		if ctx.Err() != nil {
+			return &d.found, context.Cause(ctx)
+		}
+	}
+	return &d.found, nil
+}
+
+type discovery struct {
+	stores Stores
+	filter Filter
+	log    *slog.Logger
+	found  Found
+	seen   map[string]bool // canonical dataset URIs: overlapping roots name a target once
+}
+
+func (d *discovery) root(ctx context.Context, root objstore.Location) {
+	if strings.HasSuffix(root.Key, ".lance") {
+		d.dataset(root.Parent(), root)
+		return
+	}
+	d.walk(ctx, root, root)
+}
+
+// walk lists one level below dir and goes down into what is no dataset.
+func (d *discovery) walk(ctx context.Context, root, dir objstore.Location) {
+	r, err := d.stores.Reader(ctx, dir)
+	if err != nil {
+		d.problem(root, dir, err)
+		return
+	}
+	var below []objstore.Location
+	dataset := false
+	for at, err := range r.List(ctx, dir.Dir(), "/") {
+		if err != nil {
+			if ctx.Err() == nil {
+				d.problem(root, dir, err)
+			}
+			return
+		}
+		if !at.Prefix {
+			continue
+		}
+		sub := at.Location
+		sub.Key = strings.TrimRight(sub.Key, "/")
+		switch name := sub.Base(); {
+		case name == "_versions":
+			dataset = true
+		case strings.HasPrefix(name, "."):
+			// hidden folders are nobody's tables
+		default:
+			below = append(below, sub)
+		}
+	}
+	if dataset {
+		if dir == root {
+			root = root.Parent()
+		}
+		d.dataset(root, dir)
+		return
+	}
+	for _, sub := range below {
+		if strings.HasSuffix(sub.Key, ".lance") {
+			d.dataset(root, sub)
+			continue
+		}
+		d.walk(ctx, root, sub)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (d *discovery) dataset(root, loc objstore.Location) {
+	if d.seen[loc.Canonical()] {
+		return
+	}
+	d.seen[loc.Canonical()] = true
+	rel, _ := loc.Rel(root)
+	name, kind := Name(rel)
+	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc}
+	if !d.filter.Chosen(t) {
+		d.found.Filtered++
+		return
+	}
+	d.found.Targets = append(d.found.Targets, t)
+}
+
+// problem reports a place that could not be listed to its end.
+func (d *discovery) problem(root, dir objstore.Location, err error) {
+	state, verdict, reason := reconcile.StateIncomplete, reconcile.Undecided, reconcile.ReasonNoAnswer
+	switch {
+	case errors.Is(err, objstore.ErrDenied):
+		verdict, reason = reconcile.Denied, reconcile.ReasonAccessDenied
+	case errors.Is(err, objstore.ErrNoSuchBucket), errors.Is(err, objstore.ErrNotExist):
+		state, reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket
+	case errors.Is(err, objstore.ErrThrottled):
+		reason = reconcile.ReasonThrottled
+	case errors.Is(err, context.DeadlineExceeded):
+		reason = reconcile.ReasonTimeout
+	}
+	d.log.Error("cannot list", "uri", dir.String(), "err", err)
+	t := reconcile.Target{Name: dir.String(), Store: root.String(), Kind: "root", Location: dir}
+	d.found.Problems = append(d.found.Problems, reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: dir.String(),
+		State: state, Reason: &reason, NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "not listed: " + reason}}})
+	f := reconcile.NewFinding(t, reconcile.Reference{Role: reconcile.RoleManifest, Location: dir, PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}, time.Time{})
+	f.Verdict, f.Reason = verdict, &reason
+	var se *objstore.Error
+	if errors.As(err, &se) {
+		if se.Status != 0 {
+			f.HTTPStatus = &se.Status
+		}
+		if se.Code != "" {
+			f.ErrorCode = &se.Code
+		}
+	}
+	d.found.Findings = append(d.found.Findings, f)
+}

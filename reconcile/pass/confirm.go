@@ -1,0 +1,291 @@
+package pass
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// confirmAll takes the second look at every suspect: once per pass, after
+// ConfirmAfter.
+func (p *engine) confirmAll(ctx context.Context) error {
+	if len(p.looks) == 0 {
+		return nil
+	}
+	if p.opts.ConfirmAfter > 0 && ctx.Err() == nil {
+		if p.opts.Progress != nil {
+			p.opts.Progress(Progress{Phase: "wait", Targets: p.total, TargetsDone: int(p.done.Load()), References: p.refs.Load(),
+				Checked: p.checked.Load(), SuspectsNow: p.suspect.Load(), WaitUntil: p.opts.Clock.Now().Add(p.opts.ConfirmAfter)})
+		}
+		p.opts.Logger.Info("second look after a wait", "suspects", p.suspect.Load(), "targets", len(p.looks), "wait", p.opts.ConfirmAfter)
+		if err := p.opts.Clock.Sleep(ctx, p.opts.ConfirmAfter); err != nil {
+			p.opts.Logger.Warn("interrupted before the second look", "suspects", p.suspect.Load())
+		}
+	}
+	g := new(errgroup.Group)
+	g.SetLimit(p.opts.TargetConcurrency)
+	for _, l := range p.looks {
+		g.Go(func() error {
+			tctx, cancel := context.WithTimeoutCause(ctx, p.opts.TargetTimeout, errTargetTimeout)
+			defer cancel()
+			p.confirm(tctx, l)
+			p.progress("confirm")
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// confirm decides every suspect of one target. Whatever keeps it from looking
+// leaves the suspects undecided.
+func (p *engine) confirm(ctx context.Context, l *look) {
+	if l.facts.Settled && len(l.suspects) == 0 {
+		p.confirmMetadata(ctx, l)
+		return
+	}
+	refs := make([]reconcile.Reference, len(l.suspects))
+	for i := range l.suspects {
+		refs[i] = l.suspects[i].ref
+	}
+	rev, err := l.src.Revisit(ctx, refs)
+	if err != nil {
+		p.undecideAll(ctx, l, err)
+		return
+	}
+	l.facts.Findings = stillThere(l.facts.Findings, rev.Metadata, p.opts.Clock.Now())
+	if rev.RolledBack {
+		l.facts.State = reconcile.StateRolledBack
+		l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedRolledBack)
+	}
+	var open []*suspect
+	for i := range l.suspects {
+		s := &l.suspects[i]
+		if !rev.Named[i] {
+			s.second = answer{verdict: reconcile.Superseded}
+			setAnswer(&s.find, s.second)
+			s.find.HTTPStatus = statusOf(s.first.err)
+			continue
+		}
+		open = append(open, s)
+	}
+	p.confirmOpen(ctx, l, open)
+	p.protectYoung(ctx, l, open)
+}
+
+// confirmMetadata looks again at a target that its metadata alone decided, since
+// a manifest half written or a listing out of date heals by itself.
+func (p *engine) confirmMetadata(ctx context.Context, l *look) {
+	again, err := p.opts.Open(l.target).Open(ctx)
+	if err != nil || again.Settled {
+		// As bad as before: the first word stands.
+		for i := range l.facts.Findings {
+			if f := &l.facts.Findings[i]; !f.Verdict.Open() {
+				f.ConfirmedAt = reconcile.Ptr(p.opts.Clock.Now())
+			}
+		}
+		return
+	}
+	l.facts.State = reconcile.StateIncomplete
+	l.facts.Settled = false
+	for i := range l.facts.Findings {
+		f := &l.facts.Findings[i]
+		f.Verdict, f.Reason = reconcile.Undecided, reconcile.Ptr("changed_between_looks")
+	}
+	l.facts.NotChecked = append(l.facts.NotChecked, reconcile.NotChecked{Role: reconcile.RoleData, Reason: "metadata readable only at the second look"})
+}
+
+// stillThere keeps the metadata findings of the first look that the second look
+// makes as well, in the words of the second, and those that only the second makes.
+func stillThere(first, second []reconcile.Finding, now time.Time) []reconcile.Finding {
+	seenFirst := map[string]reconcile.Finding{}
+	for _, f := range first {
+		seenFirst[f.FindingID] = f
+	}
+	var out []reconcile.Finding
+	for _, f := range second {
+		if old, ok := seenFirst[f.FindingID]; ok {
+			f.FirstObservedAt = old.FirstObservedAt
+			if !f.Verdict.Open() {
+				f.ConfirmedAt = &now
+			}
+		} else if f.Reason != nil && *f.Reason == reconcile.ReasonHigherVersionTrace {
+			continue // seen once only: a writer in the middle of a commit looks like this
+		} else {
+			f.FirstObservedAt = now
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (p *engine) undecideAll(ctx context.Context, l *look, err error) {
+	a := judgeError(err)
+	if a.absent() {
+		a.reason = reconcile.ReasonNoAnswer
+	}
+	if context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), errTargetTimeout) {
+		a.reason = reasonInterrupted
+	}
+	a.verdict = reconcile.Undecided
+	for i := range l.suspects {
+		s := &l.suspects[i]
+		if s.first.verdict.Open() {
+			s.second = s.first
+			continue
+		}
+		s.second = a
+		setAnswer(&s.find, a)
+	}
+}
+
+// confirmOpen asks again about every suspect that is still named, between two
+// rounds of controls for each base.
+func (p *engine) confirmOpen(ctx context.Context, l *look, open []*suspect) {
+	before := p.controls(ctx, l, open)
+	g := new(errgroup.Group)
+	lane := newLane(p.opts.Concurrency, len(p.looks))
+	for _, s := range open {
+		if err := p.enter(ctx, lane); err != nil {
+			s.second = answer{reason: reasonInterrupted, err: err}
+			if errors.Is(err, errTargetTimeout) {
+				s.second.reason = reconcile.ReasonTargetTimeout
+			}
+			continue
+		}
+		g.Go(func() error {
+			defer p.leave(lane)
+			s.second = p.inspect(ctx, l.src, s.ref, p.ask(ctx, s.ref, restatAsker))
+			lane.note(s.second)
+			return nil
+		})
+	}
+	g.Wait()
+	after := p.controls(ctx, l, open)
+	for _, s := range open {
+		p.decide(l, s, before[s.ref.Base], after[s.ref.Base])
+	}
+	for _, s := range open {
+		if s.find.Verdict != reconcile.Missing || s.drop {
+			continue
+		}
+		if p.enter(ctx, lane) != nil {
+			s.find.BlockedBy = append(s.find.BlockedBy, reconcile.BlockedVersionsUnknown)
+			continue
+		}
+		g.Go(func() error {
+			defer p.leave(lane)
+			p.askVersions(ctx, s)
+			return nil
+		})
+	}
+	g.Wait()
+}
+
+// controls proves every base that an absence was seen under.
+func (p *engine) controls(ctx context.Context, l *look, open []*suspect) map[objstore.Location]*answer {
+	failed := map[objstore.Location]*answer{}
+	proven := map[objstore.Location]bool{}
+	for _, s := range open {
+		b := s.ref.Base
+		if !s.first.absent() && !s.second.absent() || proven[b] || failed[b] != nil {
+			continue
+		}
+		if f := p.control(ctx, l.base(b), s.ref.Location); f != nil {
+			failed[b] = f
+			continue
+		}
+		proven[b] = true
+	}
+	return failed
+}
+
+// decide joins the two looks at a suspect into its verdict.
+func (p *engine) decide(l *look, s *suspect, before, after *answer) {
+	final := s.second
+	switch {
+	case final.verdict == reconcile.Present:
+		s.drop = true
+		l.verdicts[reconcile.Present]++
+		if s.first.absent() {
+			l.flapped++
+		}
+		return
+	case final.absent() && !s.first.absent():
+		// Only one of the two looks was told that there is no such object.
+		final = answer{reason: "seen_missing_once", err: final.err, attrs: final.attrs}
+	case final.absent() && before != nil:
+		final = *before
+	case final.absent() && after != nil:
+		final = *after
+	}
+	s.second = final
+	setAnswer(&s.find, final)
+	if !final.verdict.Open() {
+		s.find.ConfirmedAt = reconcile.Ptr(p.opts.Clock.Now())
+	}
+}
+
+// askVersions asks the store whether an older version of a missing object can be
+// brought back. Only a list read to its end that holds none is an explicit no.
+func (p *engine) askVersions(ctx context.Context, s *suspect) {
+	r, err := p.opts.Stores.Reader(ctx, s.ref.Location)
+	if err == nil {
+		for v, verr := range r.Versions(ctx, s.ref.Location) {
+			if verr != nil {
+				err = verr
+				break
+			}
+			if !v.DeleteMarker {
+				s.find.Verdict = reconcile.Recoverable
+				s.find.ObservedSize = nil
+				return
+			}
+		}
+	}
+	if err != nil {
+		s.find.BlockedBy = append(s.find.BlockedBy, reconcile.BlockedVersionsUnknown)
+		if errors.Is(err, objstore.ErrUnsupported) {
+			return
+		}
+		p.opts.Logger.Debug("versions of a missing object are unknown", "url", s.ref.Location.String(), "err", err)
+	}
+}
+
+// protectYoung turns damage that no version old enough names into pending: the
+// writer may still deliver it.
+func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) {
+	var young []*suspect
+	var refs []reconcile.Reference
+	for _, s := range open {
+		switch s.find.Verdict {
+		case reconcile.Missing, reconcile.SizeMismatch, reconcile.Unreadable:
+			if !s.drop && !s.ref.Harmless {
+				young = append(young, s)
+				refs = append(refs, s.ref)
+			}
+		}
+	}
+	if len(young) == 0 {
+		return
+	}
+	older, err := l.src.Older(ctx, refs, p.opts.MinManifestAge)
+	for i, s := range young {
+		if err != nil || !older[i] {
+			s.find.Verdict = reconcile.Pending
+			s.find.ConfirmedAt = nil
+		}
+	}
+}
+
+func statusOf(err error) *int {
+	var se *objstore.Error
+	if errors.As(err, &se) && se.Status != 0 {
+		return reconcile.Ptr(se.Status)
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package pass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// defaultTargets keeps a few targets open at once: enough to hide the latency of
+// their metadata, few enough that their manifests fit in memory together.
+const defaultTargets = 8
+
+// engine is one running pass.
+type engine struct {
+	opts Options
+	// slots bounds the requests in flight over all targets.
+	slots chan struct{}
+
+	mu      sync.Mutex // guards out, looks
+	out     Outcome
+	looks   []*look
+	sinkMu  sync.Mutex
+	refs    atomic.Int64
+	checked atomic.Int64
+	suspect atomic.Int64
+	done    atomic.Int64
+	total   int
+}
+
+// look is what is known of one target while the pass runs. A clean target's look
+// is dropped at once, with its source.
+type look struct {
+	target reconcile.Target
+	src    reconcile.Source
+	facts  reconcile.Facts
+	result reconcile.TargetResult
+
+	mu       sync.Mutex
+	verdicts map[reconcile.Verdict]int64
+	suspects []suspect
+	bases    map[objstore.Location]*base
+	flapped  int64
+	// brokenOff says why the first look did not reach every reference.
+	brokenOff string
+}
+
+// suspect is a reference that the first look did not find present.
+type suspect struct {
+	ref    reconcile.Reference
+	first  answer
+	second answer
+	find   reconcile.Finding
+	drop   bool // flapped: no finding
+}
+
+// Look carries out one pass over the targets and proves what it says. The error
+// is non-nil only when the sink failed; everything that storage did is in the
+// Outcome. When ctx ends early the Outcome holds what was decided until then and
+// Interrupted says why; suspects without a second look are undecided.
+func Look(ctx context.Context, targets []reconcile.Target, opts Options) (*Outcome, error) {
+	if opts.Concurrency < 1 {
+		opts.Concurrency = 1
+	}
+	if opts.TargetConcurrency < 1 {
+		opts.TargetConcurrency = defaultTargets
+	}
+	p := &engine{opts: opts, slots: make(chan struct{}, opts.Concurrency), total: len(targets)}
+	p.out.Totals.Verdicts = map[reconcile.Verdict]int64{}
+	p.out.Totals.TargetsByState = map[reconcile.State]int64{}
+
+	if err := p.publishProblems(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.lookAll(ctx, targets); err != nil {
+		return nil, err
+	}
+	if err := p.confirmAll(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.settleAll(ctx); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		p.out.Interrupted = context.Cause(ctx)
+	}
+	p.total = len(p.out.Targets)
+	sortOutcome(&p.out)
+	return &p.out, nil
+}
+
+// lookAll takes the first look at every target.
+func (p *engine) lookAll(ctx context.Context, targets []reconcile.Target) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(p.opts.TargetConcurrency)
+	for _, t := range targets {
+		g.Go(func() error { return p.lookOne(gctx, t) })
+	}
+	err := g.Wait()
+	if err != nil && ctx.Err() != nil {
+		return nil // interrupted: Look says so
+	}
+	return err
+}
+
+func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
+	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}}
+	l.result = reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), NotChecked: []reconcile.NotChecked{}}
+	defer p.done.Add(1)
+	if ctx.Err() != nil {
+		l.brokenOff = reasonInterrupted
+		return p.keepOrFinish(ctx, l)
+	}
+	tctx, cancel := context.WithTimeoutCause(ctx, p.opts.TargetTimeout, errTargetTimeout)
+	defer cancel()
+
+	facts, err := l.src.Open(tctx)
+	switch {
+	case err != nil:
+		l.brokenOff = p.brokenOff(ctx, tctx, err)
+	case facts.Absent:
+		return nil
+	}
+	for i := range facts.Findings {
+		facts.Findings[i].FirstObservedAt = p.opts.Clock.Now()
+	}
+	l.facts = facts
+	l.result.Version, l.result.Fragments, l.result.LiveRows = facts.Version, facts.Fragments, facts.LiveRows
+	if facts.Control != (objstore.Location{}) {
+		l.base(t.Location).addControl(facts.Control)
+	}
+	if err == nil && !facts.Settled {
+		if err := p.headAll(tctx, l); err != nil {
+			if errors.Is(err, errSink) {
+				return err
+			}
+			l.brokenOff = p.brokenOff(ctx, tctx, err)
+		}
+	}
+	l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
+	return p.keepOrFinish(ctx, l)
+}
+
+var (
+	errTargetTimeout = errors.New("target timeout")
+	errSink          = errors.New("write report")
+)
+
+const reasonInterrupted = "interrupted"
+
+// brokenOff names why a look at a target ended early.
+func (p *engine) brokenOff(ctx, tctx context.Context, err error) string {
+	switch {
+	case ctx.Err() != nil:
+		return reasonInterrupted
+	case errors.Is(context.Cause(tctx), errTargetTimeout):
+		return reconcile.ReasonTargetTimeout
+	}
+	p.opts.Logger.Warn("look at target broken off", "err", err)
+	return judgeError(err).reason
+}
+
+// notReached says which references a broken-off look did not come to.
+func notReached(l *look) []reconcile.NotChecked {
+	if l.brokenOff == "" {
+		return nil
+	}
+	return []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: l.brokenOff}}
+}
+
+// keepOrFinish keeps a look that needs a second one, and reports the others.
+func (p *engine) keepOrFinish(ctx context.Context, l *look) error {
+	if len(l.suspects) > 0 || len(l.facts.Findings) > 0 {
+		p.mu.Lock()
+		p.looks = append(p.looks, l)
+		p.mu.Unlock()
+		return nil
+	}
+	return p.finish(ctx, l, nil)
+}
+
+// headAll sends the first HEAD for every reference of the target.
+func (p *engine) headAll(ctx context.Context, l *look) error {
+	g, gctx := errgroup.WithContext(ctx)
+	lane := newLane(p.opts.Concurrency, p.total)
+	var batch []Seen
+	var batchMu sync.Mutex
+	wantRefs := p.opts.Sink != nil && p.opts.Sink.WantsReferences()
+	flush := func(force bool) error {
+		batchMu.Lock()
+		defer batchMu.Unlock()
+		if len(batch) == 0 || (!force && len(batch) < 1024) {
+			return nil
+		}
+		err := p.sinkReferences(gctx, batch)
+		batch = batch[:0]
+		return err
+	}
+	var walkErr error
+	for ref, err := range l.src.References(gctx) {
+		if err != nil {
+			walkErr = err
+			break
+		}
+		p.refs.Add(1)
+		l.result.References++
+		if err := p.enter(gctx, lane); err != nil {
+			walkErr = err
+			break
+		}
+		g.Go(func() error {
+			defer p.leave(lane)
+			a := p.inspect(gctx, l.src, ref, p.ask(gctx, ref, statAsker))
+			if gctx.Err() != nil && a.verdict.Open() {
+				return context.Cause(gctx) // not an answer: the look was cut off
+			}
+			lane.note(a)
+			p.record(l, ref, a)
+			if wantRefs {
+				batchMu.Lock()
+				batch = append(batch, seen(l.target, ref, a))
+				batchMu.Unlock()
+				return flush(false)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if wantRefs {
+		if err := flush(true); err != nil {
+			return err
+		}
+	}
+	if walkErr != nil {
+		return fmt.Errorf("read references of %s: %w", l.target.Name, walkErr)
+	}
+	return nil
+}
+
+func seen(t reconcile.Target, ref reconcile.Reference, a answer) Seen {
+	s := Seen{Target: t.Name, Store: t.Store, Ref: ref, Verdict: a.verdict, ObservedSize: objstore.Unknown}
+	if a.err == nil && a.verdict != reconcile.Undecided {
+		s.ObservedSize = a.attrs.Size
+	}
+	var se *objstore.Error
+	if errors.As(a.err, &se) {
+		s.HTTPStatus = se.Status
+	}
+	return s
+}
+
+// record files the first answer about a reference.
+func (p *engine) record(l *look, ref reconcile.Reference, a answer) {
+	p.checked.Add(1)
+	l.mu.Lock()
+	l.result.Checked++
+	b := l.base(ref.Base)
+	if a.verdict == reconcile.Present {
+		l.verdicts[reconcile.Present]++
+		b.addControl(ref.Location)
+	} else {
+		l.suspects = append(l.suspects, suspect{ref: ref, first: a, find: p.finding(l.target, ref, a)})
+		p.suspect.Add(1)
+	}
+	l.mu.Unlock()
+	p.progress("look")
+}
+
+func (p *engine) progress(phase string) {
+	if p.opts.Progress == nil {
+		return
+	}
+	p.opts.Progress(Progress{Phase: phase, Targets: p.total, TargetsDone: int(p.done.Load()),
+		References: p.refs.Load(), Checked: p.checked.Load(), SuspectsNow: p.suspect.Load()})
+}
+
+func (p *engine) sinkReferences(ctx context.Context, batch []Seen) error {
+	p.sinkMu.Lock()
+	defer p.sinkMu.Unlock()
+	if err := p.opts.Sink.References(ctx, batch); err != nil {
+		return errors.Join(errSink, err)
+	}
+	return nil
+}

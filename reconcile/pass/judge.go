@@ -1,0 +1,211 @@
+package pass
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"os"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// answer is what one look at one reference gave.
+type answer struct {
+	verdict reconcile.Verdict
+	reason  string
+	attrs   objstore.Attrs
+	err     error
+}
+
+// absent reports that the store said "no such object" (and nothing else was wrong).
+func (a answer) absent() bool { return a.verdict == reconcile.Missing }
+
+// judgeError turns what a store answered instead of attributes into a verdict.
+// Only "no such object" is Missing; whatever else kept us from looking is not a
+// statement about the object.
+func judgeError(err error) answer {
+	a := answer{err: err}
+	var se *objstore.Error
+	errors.As(err, &se)
+	switch {
+	case errors.Is(err, objstore.ErrNoSuchBucket):
+		a.reason = reconcile.ReasonNoSuchBucket
+	case errors.Is(err, objstore.ErrNotExist):
+		a.verdict = reconcile.Missing
+	case errors.Is(err, objstore.ErrDenied):
+		a.verdict, a.reason = reconcile.Denied, reconcile.ReasonAccessDenied
+	case errors.Is(err, objstore.ErrArchived):
+		a.verdict = reconcile.Archived
+	case errors.Is(err, objstore.ErrThrottled):
+		a.reason = reconcile.ReasonThrottled
+	case isTimeout(err):
+		a.reason = reconcile.ReasonTimeout
+	case se != nil && se.Status >= 500:
+		a.reason = reconcile.ReasonServerError
+	default:
+		a.reason = reconcile.ReasonNoAnswer
+	}
+	return a
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || (errors.As(err, &ne) && ne.Timeout())
+}
+
+// judgeAttrs compares what is there with what is recorded, without opening it.
+func judgeAttrs(ref reconcile.Reference, at objstore.Attrs) answer {
+	a := answer{verdict: reconcile.Present, attrs: at}
+	switch {
+	case at.Size == objstore.Unknown:
+		a.verdict, a.reason = reconcile.Undecided, reconcile.ReasonNoContentLength
+	case ref.Size > 0 && at.Size != ref.Size:
+		a.verdict = reconcile.SizeMismatch
+	case ref.Size <= 0 && at.Size < ref.MinSize:
+		a.verdict, a.reason = reconcile.Unreadable, reconcile.ReasonTooShort
+	case at.Archived:
+		a.verdict = reconcile.Archived
+	}
+	return a
+}
+
+// asker is one way to ask for attributes: the hot path or the second opinion.
+type asker func(ctx context.Context, r objstore.Reader, loc objstore.Location) (objstore.Attrs, error)
+
+func statAsker(ctx context.Context, r objstore.Reader, loc objstore.Location) (objstore.Attrs, error) {
+	return r.Stat(ctx, loc)
+}
+
+// restatAsker is the second opinion: the vendor's own HEAD on a fresh connection
+// and, since a HEAD has no body, the error code of a one-byte GET. The two must
+// agree that there is no such object.
+func restatAsker(ctx context.Context, r objstore.Reader, loc objstore.Location) (objstore.Attrs, error) {
+	at, err := r.Restat(ctx, loc)
+	if err == nil || !errors.Is(err, objstore.ErrNotExist) {
+		return at, err
+	}
+	pat, perr := r.Probe(ctx, loc)
+	if perr == nil {
+		// The HEAD and the GET contradict each other; take neither's word.
+		return objstore.Attrs{}, &objstore.Error{Op: "probe", Location: loc, RequestID: pat.RequestID, Err: errContradiction}
+	}
+	return objstore.Attrs{}, keepMarker(perr, err)
+}
+
+var errContradiction = errors.New("HEAD says that there is no such object and GET reads it")
+
+// keepMarker carries the delete-marker flag of the HEAD over to the GET's error,
+// which has the better code.
+func keepMarker(perr, herr error) error {
+	var pe, he *objstore.Error
+	if errors.As(perr, &pe) && errors.As(herr, &he) && he.DeleteMarker {
+		pe.DeleteMarker = true
+	}
+	return perr
+}
+
+// ask looks at one reference, its alternates included: an object that any of the
+// places holds is present, and it is missing only when every place said so.
+func (p *engine) ask(ctx context.Context, ref reconcile.Reference, how asker) answer {
+	if ref.Location == (objstore.Location{}) {
+		reason := ref.Reason
+		if reason == "" {
+			reason = reconcile.ReasonUnknownBase
+		}
+		return answer{reason: reason}
+	}
+	first := p.askAt(ctx, ref, ref.Location, how)
+	if !first.absent() {
+		return first
+	}
+	for _, alt := range ref.Alternates {
+		switch a := p.askAt(ctx, ref, alt, how); {
+		case a.absent():
+		case a.verdict.Open():
+			// Not there, and perhaps over there: open.
+			first = answer{verdict: reconcile.Undecided, reason: a.reason, err: a.err}
+		default:
+			return a
+		}
+	}
+	return first
+}
+
+func (p *engine) askAt(ctx context.Context, ref reconcile.Reference, loc objstore.Location, how asker) answer {
+	r, err := p.opts.Stores.Reader(ctx, loc)
+	if err != nil {
+		return judgeError(err)
+	}
+	at, err := how(ctx, r, loc)
+	if err != nil {
+		return judgeError(err)
+	}
+	return judgeAttrs(ref, at)
+}
+
+// inspect looks inside an object where the size or the depth asks for it.
+func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcile.Reference, a answer) answer {
+	switch {
+	case a.verdict == reconcile.SizeMismatch:
+		v, reason, err := src.Inspect(ctx, ref, a.attrs, reconcile.DepthHead)
+		switch {
+		case err != nil:
+			// The size alone already differs; what lies inside stays unknown, so no
+			// reason that would allow a drop is set.
+		case v == reconcile.Present && reason == "":
+			a.reason = reconcile.ReasonMetadataSizeWrong
+		default:
+			a.reason = reason
+		}
+	case a.verdict == reconcile.Present && p.opts.Depth >= reconcile.DepthFooter:
+		v, reason, err := src.Inspect(ctx, ref, a.attrs, p.opts.Depth)
+		if err != nil {
+			j := judgeError(err)
+			if j.absent() {
+				j.verdict, j.reason = reconcile.Undecided, reconcile.ReasonNoAnswer // it was there a moment ago
+			}
+			j.attrs = a.attrs
+			return j
+		}
+		a.verdict, a.reason = v, reason
+	}
+	return a
+}
+
+// finding makes the finding of an answer that is not Present.
+func (p *engine) finding(t reconcile.Target, ref reconcile.Reference, a answer) reconcile.Finding {
+	f := reconcile.NewFinding(t, ref, p.opts.Clock.Now())
+	setAnswer(&f, a)
+	return f
+}
+
+// setAnswer writes what was observed into the finding.
+func setAnswer(f *reconcile.Finding, a answer) {
+	f.Verdict = a.verdict
+	f.Reason = nil
+	// What the metadata already knew of the object says more than the answer.
+	if reason := cmp.Or(f.Ref.Reason, a.reason); reason != "" {
+		f.Reason = reconcile.Ptr(reason)
+	}
+	f.ObservedSize, f.HTTPStatus, f.ErrorCode, f.RequestID = nil, nil, nil, nil
+	if a.err == nil && a.verdict != reconcile.Undecided && a.attrs.Size >= 0 {
+		f.ObservedSize = reconcile.Ptr(a.attrs.Size)
+	}
+	if a.attrs.RequestID != "" {
+		f.RequestID = reconcile.Ptr(a.attrs.RequestID)
+	}
+	var se *objstore.Error
+	if errors.As(a.err, &se) {
+		if se.Status != 0 {
+			f.HTTPStatus = reconcile.Ptr(se.Status)
+		}
+		if se.Code != "" {
+			f.ErrorCode = reconcile.Ptr(se.Code)
+		}
+		if se.RequestID != "" {
+			f.RequestID = reconcile.Ptr(se.RequestID)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// Package pass is the engine: it looks at every reference of every target with a
+// bounded pool of HEADs, proves each difference by a second look that is apart in
+// time and guarded by controls, and says what could be done about it.
+//
+// The engine reads only; its stores are objstore.Readers. It knows no format: a
+// target is a reconcile.Source.
+//
+//	open → references → HEAD ─┬─ present
+//	                          └─ suspect → (wait) → metadata again → controls →
+//	                             HEAD again → GET for the code → controls → verdict
+package pass
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// Stores gives a read-only store for a place. It is safe for concurrent use.
+type Stores interface {
+	Reader(ctx context.Context, loc objstore.Location) (objstore.Reader, error)
+}
+
+// Clock is time as the engine sees it, so that tests can move it.
+type Clock interface {
+	Now() time.Time
+	// Sleep waits for d or until ctx ends; then it returns the context's cause.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Sink takes results while the pass runs. Its methods are called by one goroutine
+// at a time. An error ends the pass.
+type Sink interface {
+	// References is called for every reference looked at, when the sink asks for it
+	// (WantsReferences), in no particular order.
+	References(ctx context.Context, seen []Seen) error
+	WantsReferences() bool
+	Findings(ctx context.Context, findings []reconcile.Finding) error
+	Target(ctx context.Context, t reconcile.TargetResult) error
+}
+
+// Seen is one reference with the verdict of the first look.
+type Seen struct {
+	Target, Store string
+	Ref           reconcile.Reference
+	Verdict       reconcile.Verdict
+	// ObservedSize in bytes, objstore.Unknown when not told; HTTPStatus 0 = unknown.
+	ObservedSize int64
+	HTTPStatus   int
+}
+
+// Progress is a moment of a running pass.
+type Progress struct {
+	Phase                            string // "look", "wait", "confirm", "plan"
+	Targets, TargetsDone             int
+	References, Checked, SuspectsNow int64
+	// WaitUntil is set in phase "wait".
+	WaitUntil time.Time
+}
+
+// Options say how to look. Every field must be set, except where noted.
+type Options struct {
+	// Open makes the source of a target; it does not touch the network.
+	Open   func(reconcile.Target) reconcile.Source
+	Stores Stores
+	Depth  reconcile.Depth
+	// ConfirmAfter is the least time between the two looks at a suspect.
+	ConfirmAfter time.Duration
+	// MinManifestAge protects what no version that old names; 0 protects nothing.
+	MinManifestAge time.Duration
+	// TargetTimeout bounds the first look at one target and, again, the second.
+	TargetTimeout time.Duration
+	// Concurrency is the most HEADs in flight over all targets.
+	Concurrency int
+	// TargetConcurrency is how many targets are open at once; 0 = 8.
+	TargetConcurrency int
+	Policy            reconcile.Policy
+	Clock             Clock
+	Logger            *slog.Logger
+	// Problems are places that discovery could not list, with their findings; each
+	// is reported as a target of its own.
+	Problems        []reconcile.TargetResult
+	ProblemFindings []reconcile.Finding
+	// Sink and Progress may be nil. Progress is called often and must be quick.
+	Sink     Sink
+	Progress func(Progress)
+}
+
+// Outcome is what a pass found.
+type Outcome struct {
+	Targets  []reconcile.TargetResult
+	Findings []reconcile.Finding
+	// Actions are what a full repair would do, with everything blocked left out.
+	Actions []reconcile.PlanAction
+	// Totals without Requests, which the caller's stores count.
+	Totals reconcile.Totals
+	// Interrupted is the cause when the context ended before the pass did.
+	Interrupted error
+}
+
+// Exit is the exit code of a look (contract §3), interruption excluded.
+func (o *Outcome) Exit() reconcile.ExitCode {
+	var codes []reconcile.ExitCode
+	for _, t := range o.Targets {
+		codes = append(codes, exitOf(t.State))
+	}
+	if len(o.Targets) == 0 {
+		codes = append(codes, reconcile.ExitFailed)
+	}
+	return reconcile.WorstExit(codes...)
+}
+
+func exitOf(s reconcile.State) reconcile.ExitCode {
+	switch s {
+	case reconcile.StateClean, reconcile.StateRepaired:
+		return reconcile.ExitClean
+	case reconcile.StateDiverged, reconcile.StateRolledBack, reconcile.StateCoolingDown:
+		return reconcile.ExitDivergence
+	case reconcile.StateRefused:
+		return reconcile.ExitRefused
+	case reconcile.StateFailed:
+		return reconcile.ExitFailed
+	default: // incomplete, unreadable, pending, half_deleted, locked
+		return reconcile.ExitIncomplete
+	}
+}
+
+// SystemClock is the real clock (UTC).
+type SystemClock struct{}
+
+// Now implements Clock.
+func (SystemClock) Now() time.Time { return time.Now().UTC() }
+
+// Sleep implements Clock.
+func (SystemClock) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,78 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/lance"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// maxDeletionFile bounds what is fetched of one deletion file. A bitmap of 2^32
+// rows has at most 512 MiB; real ones are a few KiB. Larger ones are looked at by
+// size only.
+const maxDeletionFile = 64 << 20
+
+// Inspect implements reconcile.Source. At DepthHead it is asked about objects of
+// another size than recorded and answers whether a valid footer stands at their
+// real end.
+func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstore.Attrs, depth reconcile.Depth) (reconcile.Verdict, string, error) {
+	loc := at.Location
+	if loc == (objstore.Location{}) {
+		loc = ref.Location
+	}
+	switch ref.Role {
+	case reconcile.RoleData, reconcile.RoleOverlay, reconcile.RoleIndex:
+		if ext := path.Ext(ref.Path); ref.Role == reconcile.RoleIndex && ext != ".lance" && ext != ".idx" {
+			return reconcile.Present, "", nil // a format without a footer of its own
+		}
+		tail, err := t.fetch(ctx, loc, objstore.Range{Offset: -lance.FooterLen})
+		if err != nil {
+			return reconcile.Undecided, "", err
+		}
+		return verdictOf(lance.CheckLanceFooter(tail, at.Size))
+	case reconcile.RoleDeletion:
+		if at.Size > maxDeletionFile {
+			return reconcile.Present, "", nil
+		}
+		whole, err := t.fetch(ctx, loc, objstore.Range{})
+		if err != nil {
+			return reconcile.Undecided, "", err
+		}
+		return verdictOf(lance.CheckDeletionFile(path.Base(ref.Path), whole))
+	}
+	// Row-id sequences and transactions carry no mark of their own.
+	return reconcile.Present, "", nil
+}
+
+func verdictOf(err error) (reconcile.Verdict, string, error) {
+	var corrupt *lance.CorruptError
+	switch {
+	case err == nil:
+		return reconcile.Present, "", nil
+	case errors.As(err, &corrupt):
+		return reconcile.Unreadable, reconcile.ReasonBadFooter, nil
+	}
+	return reconcile.Undecided, "", err
+}
+
+func (t *Table) fetch(ctx context.Context, loc objstore.Location, rg objstore.Range) ([]byte, error) {
+	r, err := t.stores.Reader(ctx, loc)
+	if err != nil {
+		return nil, err
+	}
+	body, _, err := r.Get(ctx, loc, rg)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxDeletionFile))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", loc, err)
+	}
+	return b, nil
+}

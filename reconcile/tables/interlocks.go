@@ -1,0 +1,102 @@
+package tables
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/rocketkeep/reconcile/lance"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// writersLookedAt is how many of the newest manifests are asked who wrote them.
+const writersLookedAt = 10
+
+// conditionalSince is the first Lance release seen to commit on S3 with
+// If-None-Match; older ones overwrite a version that someone else committed.
+var conditionalSince = [2]int{0, 39}
+
+// interlocks adds what forbids a commit to this table and is asked only when one
+// is proposed, since it reads further manifests.
+func (p *proposal) interlocks(ctx context.Context) error {
+	if p.t.target.Location.Scheme != "s3" || p.t.opts.WritersStopped {
+		return nil
+	}
+	entries := p.t.versions.Entries
+	for _, e := range entries[:min(len(entries), writersLookedAt)] {
+		m, err := lance.ReadManifest(ctx, p.t.main, e)
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			continue // cleaned up or broken: it tells nothing of who writes now
+		}
+		if unconditional(m.WriterVersion) {
+			for i := range p.findings {
+				if f := &p.findings[i]; f.ProposedAction.Destructive() {
+					block(f, reconcile.BlockedUnconditionalWriter)
+				}
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// unconditional reports whether a release of the Lance library writes manifests
+// on S3 without a condition. A library of another name or a version that cannot
+// be read is taken for one that does not: it is not known to.
+func unconditional(w lance.WriterVersion) bool {
+	if w.Library != "lance" {
+		return false
+	}
+	parts := strings.SplitN(w.Version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	return slices.Compare([]int{major, minor}, conditionalSince[:]) < 0
+}
+
+// maintainedIndexes reads the names of the indexes that a table's MemWAL keeps up
+// to date, whose entries must stay: field 8 of lance.table.MemWalIndexDetails.
+func maintainedIndexes(m *lance.Manifest) ([]string, error) {
+	var out []string
+	for x, err := range m.Indices() {
+		if err != nil {
+			return nil, err
+		}
+		if x.Name != lance.MemWALIndex {
+			continue
+		}
+		for b := x.Details; len(b) > 0; {
+			num, typ, n := protowire.ConsumeTag(b)
+			if n < 0 {
+				return nil, protowire.ParseError(n)
+			}
+			b = b[n:]
+			if num == memWALMaintained && typ == protowire.BytesType {
+				v, n := protowire.ConsumeBytes(b)
+				if n < 0 {
+					return nil, protowire.ParseError(n)
+				}
+				out, b = append(out, string(v)), b[n:]
+				continue
+			}
+			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+				return nil, protowire.ParseError(n)
+			}
+			b = b[n:]
+		}
+	}
+	return out, nil
+}
+
+const memWALMaintained protowire.Number = 8

@@ -1,0 +1,325 @@
+// Package tables is a Lance dataset as a reconcile.Source: which objects its
+// versions in scope name, whether a newer version still names them, which of them
+// are old enough to be judged, and what could be done about those that are gone.
+//
+// It reads metadata through package lance and writes nothing.
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/lance"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// Stores resolves places and gives read-only stores for them.
+type Stores interface {
+	// Locate reads a URI or path as metadata or a user wrote it. It does not touch
+	// the network.
+	Locate(uri string) (objstore.Location, error)
+	Reader(ctx context.Context, loc objstore.Location) (objstore.Reader, error)
+}
+
+// Options of a table.
+type Options struct {
+	Versions reconcile.Versions
+	// WritersStopped lifts unconditional_writer.
+	WritersStopped bool
+	// ExternalCommit: the configuration says that commits go through another store.
+	ExternalCommit bool
+	Logger         *slog.Logger
+}
+
+// Table is one Lance dataset. It is a reconcile.Source.
+type Table struct {
+	target reconcile.Target
+	stores Stores
+	opts   Options
+
+	main  *rooted
+	views []*view
+	// bases resolves base paths, by the text that the metadata gives.
+	bases map[string]baseAt
+	// indexFiles keeps what index folders listed: several versions share an index.
+	indexFiles map[objstore.Location][]string
+	// first look, kept to compare with
+	version   uint64
+	versions  *lance.VersionSet
+	dataFiles int64
+	fragments int64
+	liveRows  int64
+	liveKnown bool
+	// maintained are the indexes that a MemWAL keeps up to date.
+	maintained []string
+	indexNote  []reconcile.NotChecked
+}
+
+var _ reconcile.Source = (*Table)(nil)
+
+// baseAt is a base path resolved once.
+type baseAt struct {
+	loc objstore.Location
+	err error
+}
+
+// New makes the source of a target. It does not touch the network.
+func New(t reconcile.Target, stores Stores, opts Options) *Table {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Table{target: t, stores: stores, opts: opts, bases: map[string]baseAt{}, indexFiles: map[objstore.Location][]string{}}
+}
+
+// Target implements reconcile.Source.
+func (t *Table) Target() reconcile.Target { return t.target }
+
+// manifestTries is how often a manifest that cannot be read whole is fetched
+// before it is believed: a body cut short on the wire looks like a truncated
+// object.
+const manifestTries = 3
+
+// Open implements reconcile.Source.
+func (t *Table) Open(ctx context.Context) (reconcile.Facts, error) {
+	r, err := t.stores.Reader(ctx, t.target.Location)
+	if err != nil {
+		return reconcile.Facts{}, err
+	}
+	t.main = &rooted{r: r, root: t.target.Location}
+	vs, m, facts := t.newest(ctx)
+	if facts != nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return reconcile.Facts{}, context.Cause(ctx)
+		}
+		return *facts, nil
+	}
+	t.version, t.versions = m.Version, vs
+	out := reconcile.Facts{Version: reconcile.Ptr(m.Version), Control: t.main.root.Join(vs.Newest().Name)}
+	if err := m.CheckReaderFlags(); err != nil {
+		out.Settled, out.State, out.Reason = true, reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
+		t.opts.Logger.Warn("table cannot be read by this version", "target", t.target.Name, "err", err)
+		return out, nil
+	}
+	if err := m.CheckWriterFlags(); err != nil {
+		out.Blocks = append(out.Blocks, reconcile.BlockedUnknownWriterFlags)
+	}
+	if t.opts.ExternalCommit || len(vs.Staged) > 0 {
+		out.Blocks = append(out.Blocks, reconcile.BlockedExternalCommitStore)
+	}
+	if err := t.count(m, &out); err != nil {
+		return t.corrupt(vs.Newest(), err), nil
+	}
+	if err := t.addTraces(ctx, vs, m, &out); err != nil {
+		return reconcile.Facts{}, err
+	}
+	if err := t.openViews(ctx, vs, m, &out); err != nil {
+		return reconcile.Facts{}, err
+	}
+	out.NotChecked = append(out.NotChecked, notLookedAt(m)...)
+	out.NotChecked = append(out.NotChecked, t.indexNote...)
+	return out, nil
+}
+
+// count walks the fragments once for what the target's line says.
+func (t *Table) count(m *lance.Manifest, out *reconcile.Facts) error {
+	var live int64
+	known := true
+	for f, err := range m.Fragments() {
+		if err != nil {
+			return err
+		}
+		t.fragments++
+		rows, ok := f.LiveRows()
+		known = known && ok
+		live += rows
+		for i := range f.Files {
+			if !f.Files[i].Dead {
+				t.dataFiles++
+			}
+		}
+	}
+	out.Fragments = reconcile.Ptr(t.fragments)
+	t.liveRows, t.liveKnown = live, known
+	if known {
+		out.LiveRows = reconcile.Ptr(live)
+	}
+	if m.HasMemWAL() {
+		var err error
+		t.maintained, err = maintainedIndexes(m)
+		return err
+	}
+	return nil
+}
+
+// notLookedAt names the roles that this table has and that nothing here reads.
+func notLookedAt(m *lance.Manifest) []reconcile.NotChecked {
+	var out []reconcile.NotChecked
+	if m.HasBlobV2() {
+		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlobSidecar, Reason: "named only inside a blob column, which this version does not read"})
+	}
+	if m.HasMemWAL() {
+		const why = "pending write-ahead generations are not read by this version"
+		out = append(out, reconcile.NotChecked{Role: reconcile.RoleWALManifest, Reason: why}, reconcile.NotChecked{Role: reconcile.RoleWALGeneration, Reason: why})
+	}
+	return out
+}
+
+// newest finds and reads the newest manifest of main. Where there is none to be
+// read, facts say what that means and are the whole answer.
+func (t *Table) newest(ctx context.Context) (*lance.VersionSet, *lance.Manifest, *reconcile.Facts) {
+	for try := 1; ; try++ {
+		vs, err := lance.ListVersions(ctx, t.main)
+		switch {
+		case errors.Is(err, lance.ErrNoVersions):
+			return nil, nil, t.noManifest(ctx)
+		case errors.Is(err, lance.ErrMixedNaming):
+			f := t.metadataFinding("_versions/", reconcile.Unreadable, reconcile.ReasonMixedNaming, nil)
+			return nil, nil, &reconcile.Facts{Settled: true, State: reconcile.StateUnreadable, Reason: reconcile.ReasonMixedNaming, Findings: []reconcile.Finding{f}}
+		case err != nil:
+			return nil, nil, t.cannotLook("_versions/", err)
+		}
+		m, err := lance.ReadManifest(ctx, t.main, vs.Newest())
+		if err == nil {
+			return vs, m, nil
+		}
+		if try < manifestTries && ctx.Err() == nil {
+			continue
+		}
+		var corrupt *lance.CorruptError
+		if errors.As(err, &corrupt) {
+			facts := t.corrupt(vs.Newest(), err)
+			return nil, nil, &facts
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			// Listed and not there, three times over: the listing and the object
+			// contradict each other.
+			err = fmt.Errorf("manifest is listed and cannot be read: %w", err)
+		}
+		return nil, nil, t.cannotLook(vs.Newest().Name, err)
+	}
+}
+
+// corrupt is the answer about a newest manifest whose bytes are not one.
+func (t *Table) corrupt(e lance.VersionEntry, err error) reconcile.Facts {
+	f := t.metadataFinding(e.Name, reconcile.Unreadable, reconcile.ReasonBadManifest, err)
+	f.Version = e.Version
+	f.Scopes = []string{scopeLatest}
+	if e.Size >= 0 {
+		f.ObservedSize = reconcile.Ptr(e.Size)
+	}
+	t.opts.Logger.Warn("newest manifest is unreadable", "target", t.target.Name, "err", err)
+	return reconcile.Facts{Settled: true, State: reconcile.StateUnreadable, Reason: reconcile.ReasonBadManifest, Version: reconcile.Ptr(e.Version), Findings: []reconcile.Finding{f}}
+}
+
+// noManifest tells a half-removed dataset from one that is not there at all.
+func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
+	var objects int64
+	for o, err := range t.main.List(ctx, "", "") {
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return t.cannotLook("", err)
+		}
+		if !o.Prefix {
+			objects++
+		}
+		if objects == maxCounted {
+			break
+		}
+	}
+	if objects == 0 {
+		return &reconcile.Facts{Absent: true}
+	}
+	more := ""
+	if objects == maxCounted {
+		more = " or more"
+	}
+	reason := fmt.Sprintf("no manifest, %d%s objects", objects, more)
+	return &reconcile.Facts{Settled: true, State: reconcile.StateHalfDeleted, Reason: reason}
+}
+
+// maxCounted bounds how far a dataset without a manifest is listed: the number is
+// there to tell "a few left-overs" from "all of it".
+const maxCounted = 10_000
+
+// cannotLook is the answer when the metadata could not be read: nothing is known,
+// and nothing is said about any object.
+func (t *Table) cannotLook(name string, err error) *reconcile.Facts {
+	facts := &reconcile.Facts{Settled: true, State: reconcile.StateIncomplete}
+	verdict, reason := reconcile.Undecided, reconcile.ReasonNoAnswer
+	switch {
+	case errors.Is(err, objstore.ErrDenied):
+		verdict, reason = reconcile.Denied, reconcile.ReasonAccessDenied
+	case errors.Is(err, objstore.ErrNoSuchBucket):
+		facts.State, reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket
+	case errors.Is(err, objstore.ErrThrottled):
+		reason = reconcile.ReasonThrottled
+	case errors.Is(err, context.DeadlineExceeded):
+		reason = reconcile.ReasonTimeout
+	default:
+		var se *objstore.Error
+		if errors.As(err, &se) && se.Status >= 500 {
+			reason = reconcile.ReasonServerError
+		}
+	}
+	facts.Reason = reason
+	facts.Findings = []reconcile.Finding{t.metadataFinding(name, verdict, reason, err)}
+	t.opts.Logger.Warn("metadata cannot be read", "target", t.target.Name, "err", err)
+	return facts
+}
+
+// metadataFinding is a finding about a metadata object of this table.
+func (t *Table) metadataFinding(name string, v reconcile.Verdict, reason string, err error) reconcile.Finding {
+	ref := reconcile.Reference{Role: reconcile.RoleManifest, Path: name, Location: t.main.root.Join(name), Base: t.main.root,
+		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}
+	f := reconcile.NewFinding(t.target, ref, time.Time{}) // the engine dates it
+	f.Verdict, f.Reason = v, reconcile.Ptr(reason)
+	var se *objstore.Error
+	if errors.As(err, &se) {
+		if se.Status != 0 {
+			f.HTTPStatus = reconcile.Ptr(se.Status)
+		}
+		if se.Code != "" {
+			f.ErrorCode = reconcile.Ptr(se.Code)
+		}
+		if se.RequestID != "" {
+			f.RequestID = reconcile.Ptr(se.RequestID)
+		}
+	}
+	return f
+}
+
+// addTraces looks for signs of a version above the newest. A tag or branch that
+// names one proves that the table was rolled back; anything else is a trace that
+// leaves the newest version in doubt.
+func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Manifest, out *reconcile.Facts) error {
+	traces, err := lance.Traces(ctx, t.main, vs, m)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		out.Findings = append(out.Findings, t.cannotLook("_refs/", err).Findings...)
+		return nil
+	}
+	for _, tr := range traces {
+		if tr.Strong {
+			out.State = reconcile.StateRolledBack
+			out.Reason = fmt.Sprintf("%s names version %d, the newest manifest is %d", tr.Name, tr.Version, m.Version)
+			if !slices.Contains(out.Blocks, reconcile.BlockedRolledBack) {
+				out.Blocks = append(out.Blocks, reconcile.BlockedRolledBack)
+			}
+			continue
+		}
+		f := t.metadataFinding(tr.Name, reconcile.Undecided, reconcile.ReasonHigherVersionTrace, nil)
+		f.Version = tr.Version
+		out.Findings = append(out.Findings, f)
+	}
+	return nil
+}
