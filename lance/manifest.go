@@ -2,288 +2,270 @@ package lance
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"iter"
+	"strconv"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// WriterVersion is who wrote a manifest; empty before 2023.
+const (
+	// footerSize is the frame at the end of a manifest file.
+	footerSize = 16
+	// minManifestSize is an empty message and its length, and the frame.
+	minManifestSize = 4 + footerSize
+	// maxManifestSize bounds what is read into memory: a fragment is about a
+	// hundred bytes, and ten million of them are more than any table has.
+	maxManifestSize = 2 << 30
+)
+
+// magic ends every Lance file and every manifest file.
+const magic = "LANC"
+
+// WriterVersion is who wrote a manifest. It is empty in tables older than 2023.
 type WriterVersion struct {
+	// Library is "lance" for the real one; Version is major.minor.patch.
 	Library, Version, Prerelease, Build string
+}
+
+// Semver reads Version; ok is false when it is not three numbers.
+func (w WriterVersion) Semver() (major, minor, patch int, ok bool) {
+	core, _, _ := strings.Cut(w.Version, "-")
+	core, _, _ = strings.Cut(core, "+")
+	parts := strings.Split(core, ".")
+	var n [3]int
+	if len(parts) != len(n) {
+		return 0, 0, 0, false
+	}
+	for i, p := range parts {
+		v, err := strconv.ParseUint(p, 10, 31)
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		n[i] = int(v)
+	}
+	return n[0], n[1], n[2], true
 }
 
 // BasePath is a further place where files of a dataset lie.
 type BasePath struct {
+	// ID is what files refer to; it is no position, and 0 is legal.
 	ID   uint32
 	Name string
 	// IsDatasetRoot: the files lie in data/, _deletions/ and _indices/ below Path,
 	// else directly below it.
 	IsDatasetRoot bool
-	// Path is an absolute path or URI as its creator wrote it.
+	// Path is an absolute path or URI, as the creator of the clone, branch or
+	// import wrote it.
 	Path string
 }
 
-// Manifest is one version of a dataset.
-type Manifest struct {
-	Version                  uint64
-	ReaderFlags, WriterFlags uint64
-	Timestamp                time.Time
-	WriterVersion            WriterVersion
-	// DataFormat is "0.1", "2.0", …; empty when not recorded.
-	DataFormat string
-	// MaxFragmentID is nil when never set.
-	MaxFragmentID            *uint32
-	NextRowID                uint64
-	TransactionFile          string
-	Branch                   string
-	Tag                      string
-	BasePaths                []BasePath
-	Config, TableMetadata    map[string]string
-	FooterMajor, FooterMinor uint16
-}
-
-// ReadManifest reads the manifest of an entry.
-func ReadManifest(ctx context.Context, s Store, e VersionEntry) (*Manifest, error) { panic("todo") }
-
-// Fragments streams the fragments. The Fragment is reused by the next iteration.
-func (m *Manifest) Fragments() iter.Seq2[*Fragment, error] { panic("todo") }
-
-// Indices streams the index entries.
-func (m *Manifest) Indices() iter.Seq2[Index, error] { panic("todo") }
-
-// Fields streams the schema.
-func (m *Manifest) Fields() iter.Seq2[Field, error] { panic("todo") }
-
-// Files streams every object that the manifest names, each once.
-func (m *Manifest) Files() iter.Seq2[File, error] { panic("todo") }
-
-// Base finds a base path by id; 0 is a legal id.
-func (m *Manifest) Base(id uint32) (BasePath, bool) { panic("todo") }
-
-// HasBlobV2 reports whether data files may have blob sidecars.
-func (m *Manifest) HasBlobV2() bool { panic("todo") }
-
-// HasMemWAL reports whether the table has a MemWAL.
-func (m *Manifest) HasMemWAL() bool { panic("todo") }
-
-// CheckReaderFlags says whether everything the manifest names can be enumerated.
-func (m *Manifest) CheckReaderFlags() error { panic("todo") }
-
-// CheckWriterFlags says whether a new version may be derived from this one.
-func (m *Manifest) CheckWriterFlags() error { panic("todo") }
-
-// InlineTransaction decodes the transaction inside the manifest file; false when there is none.
-func (m *Manifest) InlineTransaction() (Transaction, bool, error) { panic("todo") }
-
-// FlagError says which bits of which feature word are not understood.
-type FlagError struct {
-	// Word is "reader" or "writer".
-	Word    string
-	Unknown uint64
-	// HalfSet: bit 256 is set in only one word.
-	HalfSet bool
-}
-
-// Error implements error.
-func (e *FlagError) Error() string { panic("todo") }
-
-// DataFile is one data file of a fragment.
-type DataFile struct {
-	// Path below data/ (or directly below a base that is no dataset root).
-	Path string
-	// Fields are field ids; -2 is a tombstone.
-	Fields, ColumnIndices []int32
-	Major, Minor          uint32
-	// Size in bytes; 0 when not recorded.
-	Size    int64
-	BaseID  uint32
-	HasBase bool
-	// Dead: all fields are tombstones; nothing reads the file.
-	Dead bool
-}
-
-// DeletionFile is the deletion file of a fragment.
-type DeletionFile struct {
-	// Name is "{fragment}-{read version}-{id}.arrow" or ".bin".
-	Name            string
-	Bitmap          bool
-	ReadVersion, ID uint64
-	// NumDeleted rows; 0 when not recorded.
-	NumDeleted int64
-	BaseID     uint32
-	HasBase    bool
-}
-
-// ExternalFile is a byte range of a file named relative to the dataset root.
-type ExternalFile struct {
-	Path         string
-	Offset, Size uint64
-}
-
-// Fragment is one fragment.
-type Fragment struct {
-	ID       uint64
-	Files    []DataFile
-	Deletion *DeletionFile
-	// PhysicalRows includes deleted rows; 0 when unknown.
-	PhysicalRows int64
-	Overlays     []DataFile
-	External     []ExternalFile
-	// Raw is the message.
-	Raw []byte
-}
-
-// LiveRows is the rows that are not deleted.
-func (f *Fragment) LiveRows() (rows int64, known bool) { panic("todo") }
-
-// Kind is what a file is to its dataset. The zero value is no kind.
-type Kind uint8
-
-// The kinds of files.
-const (
-	KindData Kind = iota + 1
-	KindDeletion
-	KindOverlay
-	KindRowIDs
-	KindIndex
-	KindTransaction
-)
-
-// File is one object that a manifest names.
-type File struct {
-	Kind Kind
-	// Path below the dataset root or base.
-	Path    string
-	BaseID  uint32
-	HasBase bool
-	// Size in bytes; 0 when not recorded.
-	Size int64
-	// MinSize is the fewest bytes a whole object of this format has.
-	MinSize     int64
-	FragmentID  uint64
-	HasFragment bool
-	// PhysicalRows and LiveRows of the fragment; -1 when unknown.
+// Summary is what one walk over the fragments adds up to.
+type Summary struct {
+	Fragments, DataFiles, DeadFiles, DeletionFiles, Overlays, ExternalFiles int64
+	// PhysicalRows and LiveRows are -1 when some fragment does not tell.
 	PhysicalRows, LiveRows int64
-	IndexUUID, IndexName   string
-	Dead                   bool
-	// FragmentFiles is how many live data files the fragment has.
-	FragmentFiles int
+	// DuplicateIDs: two fragments share an id, which recent writers refuse.
+	DuplicateIDs bool
+	// FragmentsWithRowIDs counts fragments that carry stable row ids.
+	FragmentsWithRowIDs int64
 }
 
-// IndexFile is a recorded file of an index, relative to the index's folder.
-type IndexFile struct {
-	Path string
-	Size int64
-}
-
-// Index is one index segment.
-type Index struct {
-	UUID, Name     string
-	Fields         []int32
-	DatasetVersion uint64
-	Files          []IndexFile
-	BaseID         uint32
-	HasBase        bool
-	DetailsType    string
-	Details        []byte
-	Version        *int32
-	FragmentBitmap []byte
-	Raw            []byte
-}
-
-// Signature tells which files an index without recorded files certainly has.
-func (x Index) Signature(listed []string) (must []string, known bool) { panic("todo") }
-
-// Field is one field of the schema.
-type Field struct {
-	ID, ParentID  int32
-	Name          string
-	LogicalType   string
-	Nullable      bool
-	ExtensionName string
-	Metadata      map[string]string
-}
-
-// Tag is a named version.
-type Tag struct {
-	Name string
+// Manifest is one version of a dataset. It is immutable and safe for concurrent
+// use. It holds the bytes of its file once; what its iterators yield points into
+// them.
+type Manifest struct {
+	Version uint64
+	// ReaderFlags and WriterFlags are the feature words; see CheckReaderFlags.
+	ReaderFlags, WriterFlags uint64
+	// Timestamp by the writer's clock (UTC); zero when not recorded.
+	Timestamp     time.Time
+	WriterVersion WriterVersion
+	// DataFormat is "0.1", "2.0", …; empty before Lance 0.17, whose files are 0.1.
+	DataFormat string
+	// MaxFragmentID is the highest fragment id ever given; nil when never set.
+	MaxFragmentID *uint32
+	// NextRowID counts stable row ids; 0 without them.
+	NextRowID uint64
+	// TransactionFile is a name below _transactions/; empty when there is none.
+	TransactionFile string
 	// Branch is empty for main.
-	Branch  string
-	Version uint64
+	Branch string
+	// Tag is a field that no known writer uses; tags are files, see [Tags].
+	Tag       string
+	BasePaths []BasePath
+	// Config, TableMetadata and SchemaMetadata are nil when empty.
+	Config, TableMetadata, SchemaMetadata map[string]string
+	// FooterMajor and FooterMinor are the numbers of the file's frame.
+	FooterMajor, FooterMinor uint16
+	// BlobDatasetVersion is not 0 in tables of an abandoned experiment that kept
+	// large values in a second dataset, which this package does not read.
+	BlobDatasetVersion uint64
+	// Summary of the fragments.
+	Summary Summary
+
+	file          []byte // the whole object
+	pos           int    // of the message's length prefix in file
+	msg           []byte // the Manifest message
+	indexOffset   *uint64
+	txnOffset     *uint64
+	indexSection  []byte // the IndexSection message; nil without one
+	txnSection    []byte // the inline Transaction message; nil without one
+	bases         map[uint32]int
+	blobFields    map[int32]struct{}
+	blobV2        bool
+	memWAL        bool
+	repeatedPaths bool // some object is named twice, so Files must remember
 }
 
-// Branch is a named line of versions.
-type Branch struct {
-	Name string
-	// ParentBranch is empty for main.
-	ParentBranch  string
-	ParentVersion uint64
-	// Root of the branch's dataset relative to the main root: "tree/dev".
-	Root string
+// ReadManifest reads the manifest object of an entry, whole and with one request,
+// and checks all of it that this package understands: what it returns does not
+// fail later.
+//
+// The error is, or wraps: a *CorruptError when the bytes are no manifest of that
+// version; ErrUnknownFormat when they are of a format from elsewhere; the store's
+// own error, which says nothing about the bytes, when reading failed.
+func ReadManifest(ctx context.Context, s Store, e VersionEntry) (*Manifest, error) {
+	b, _, err := readObject(ctx, s, e.Name, maxManifestSize)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", e.Name, err)
+	}
+	m, err := DecodeManifest(b)
+	if err == nil && m.Version != e.Version {
+		err = corrupt("the name says version %d, the content %d", e.Version, m.Version)
+	}
+	if err != nil {
+		return nil, named(e.Name, err)
+	}
+	return m, nil
 }
 
-// Tags reads _refs/tags.
-func Tags(ctx context.Context, s Store) ([]Tag, error) { panic("todo") }
-
-// Branches reads _refs/branches.
-func Branches(ctx context.Context, s Store) ([]Branch, error) { panic("todo") }
-
-// TraceKind is what speaks of a higher version.
-type TraceKind uint8
-
-// The kinds of traces.
-const (
-	HintTrace TraceKind = iota + 1
-	TransactionTrace
-	TagTrace
-	BranchTrace
-)
-
-// Trace is a sign that a version above the newest manifest existed.
-type Trace struct {
-	Kind    TraceKind
-	Name    string
-	Version uint64
-	// Strong: a tag or branch, which pin a version, not a hint or a transaction
-	// file, which a failed commit leaves too.
-	Strong  bool
-	ModTime time.Time
+// named completes an error about bytes with the object that they came from.
+func named(name string, err error) error {
+	if c, ok := errors.AsType[*CorruptError](err); ok {
+		return &CorruptError{Name: name, Reason: c.Reason}
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
-// Traces looks for signs of a version above newest.
-func Traces(ctx context.Context, s Store, vs *VersionSet, newest *Manifest) ([]Trace, error) {
-	panic("todo")
+// readObject reads a whole object of at most limit bytes.
+func readObject(ctx context.Context, s Store, name string, limit int64) (b []byte, o Object, err error) {
+	r, o, err := s.Get(ctx, name, 0, -1)
+	if err != nil {
+		return nil, o, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.Size > limit {
+		return nil, o, fmt.Errorf("object of %d bytes is larger than the %d that are read", o.Size, limit)
+	}
+	if o.Size < 0 {
+		b, err = io.ReadAll(io.LimitReader(r, limit+1))
+		if err == nil && int64(len(b)) > limit {
+			err = fmt.Errorf("object is larger than the %d bytes that are read", limit)
+		}
+		return b, o, err
+	}
+	b = make([]byte, o.Size)
+	if _, err := io.ReadFull(r, b); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // an empty body is as short as any other
+		}
+		return nil, o, err
+	}
+	// One more read lets the store report a body that does not end here.
+	if n, err := io.Copy(io.Discard, io.LimitReader(r, 1)); err != nil || n != 0 {
+		return nil, o, errors.Join(err, fmt.Errorf("the body does not end after the %d bytes that the store told", o.Size))
+	}
+	return b, o, nil
 }
 
-// Operation is the kind of a transaction: its field number in the message.
-type Operation int32
-
-// Transaction is what a commit did.
-type Transaction struct {
-	ReadVersion        uint64
-	UUID, Tag          string
-	Properties         map[string]string
-	Operation          Operation
-	DeletedFragmentIDs []uint64
-	UpdatedFragmentIDs []uint64
-	Predicate          string
+// Base finds a base path by id; 0 is a legal id. An id that is not there is for
+// the caller to report: nothing is known about the files that refer to it.
+func (m *Manifest) Base(id uint32) (BasePath, bool) {
+	i, ok := m.bases[id]
+	if !ok {
+		return BasePath{}, false
+	}
+	return m.BasePaths[i], true
 }
 
-// DecodeTransaction decodes a transaction message.
-func DecodeTransaction(b []byte) (Transaction, error) { panic("todo") }
+// Raw is the whole manifest file. It must not be changed.
+func (m *Manifest) Raw() []byte { return m.file }
 
-// ParseDeletionName reads the name of a deletion file, with or without its folder.
-func ParseDeletionName(name string) (fragment, readVersion, id uint64, bitmap bool, err error) {
-	panic("todo")
+// Message is the Manifest message inside the file, and its offset there. It must
+// not be changed.
+func (m *Manifest) Message() (msg []byte, offset int) { return m.msg, m.pos + 4 }
+
+// HasBlobV2 reports whether some live data file holds a column of the blob v2
+// type in a format (2.2 and later) that keeps large values in sidecar files next
+// to the data file. The manifest does not name those.
+func (m *Manifest) HasBlobV2() bool { return m.blobV2 }
+
+// HasMemWAL reports whether the table has a MemWAL: rows below _mem_wal/ that the
+// manifest does not name.
+func (m *Manifest) HasMemWAL() bool { return m.memWAL }
+
+// InlineTransaction decodes the transaction inside the manifest file; ok is false
+// when there is none.
+func (m *Manifest) InlineTransaction() (t Transaction, ok bool, err error) {
+	if m.txnSection == nil {
+		return t, false, nil
+	}
+	t, err = DecodeTransaction(m.txnSection)
+	return t, true, err
 }
 
-// FooterLen is how many last bytes of a Lance file CheckLanceFooter wants.
-const FooterLen = 40
+// fragmentMessages yields the raw DataFragment messages.
+func (m *Manifest) fragmentMessages() iter.Seq2[[]byte, error] {
+	return messages(m.msg, 2)
+}
 
-// CheckLanceFooter says whether the tail of a file of size bytes is that of a Lance file.
-func CheckLanceFooter(tail []byte, size int64) error { panic("todo") }
+// messages yields the bodies of the length-delimited fields num of a message.
+func messages(b []byte, num protowire.Number) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for len(b) > 0 {
+			f, rest, err := cutField(b)
+			if err == nil && f.num == num {
+				err = f.is(protowire.BytesType)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if f.num == num && !yield(f.body[:len(f.body):len(f.body)], nil) {
+				return
+			}
+			b = rest
+		}
+	}
+}
 
-// CheckDeletionFile says whether the bytes are a deletion file.
-func CheckDeletionFile(name string, whole []byte) error { panic("todo") }
+// Fragments streams the fragments in the order of the list. The Fragment and the
+// slices in it are reused by the next iteration; its strings and Raw stay good.
+func (m *Manifest) Fragments() iter.Seq2[*Fragment, error] {
+	return m.walk(true)
+}
 
-// MinFileSize is the fewest bytes that a whole file of this kind and name has.
-func MinFileSize(kind Kind, name string) int64 { panic("todo") }
+// walk streams the fragments; without lists the strings and lists of files are
+// left out, and nothing is allocated for a fragment.
+func (m *Manifest) walk(lists bool) iter.Seq2[*Fragment, error] {
+	return func(yield func(*Fragment, error) bool) {
+		f := &Fragment{lists: lists}
+		for b, err := range m.fragmentMessages() {
+			if err == nil {
+				err = f.parse(b)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
