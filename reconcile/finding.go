@@ -18,7 +18,7 @@ type Reference struct {
 	Location objstore.Location
 	// Alternates are further places, any of which holding the object means that
 	// it is present (a branch's index whose base id is known to be wrong).
-	Alternates []objstore.Location
+	Alternates []Place
 	// Base is the place whose controls speak for this object: the dataset root or
 	// one of its base paths.
 	Base objstore.Location
@@ -45,7 +45,10 @@ type Reference struct {
 	Reason string
 }
 
-// Unknown rows of a Reference.
+// Place is where an object may lie, and the base whose store is asked for it.
+type Place struct{ Base, Location objstore.Location }
+
+// UnknownRows of a Reference.
 const UnknownRows int64 = -1
 
 // Finding is a reference that is not present. Its JSON names are public.

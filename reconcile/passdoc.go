@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -98,6 +99,7 @@ type NotChecked struct {
 type RepairOutcome struct {
 	RepairID         string           `json:"repair_id"`
 	Target           string           `json:"target"`
+	Store            string           `json:"store"`
 	Action           Action           `json:"action"`
 	State            string           `json:"state"`
 	Trigger          string           `json:"trigger"`
@@ -118,6 +120,20 @@ type RepairFragment struct {
 	PhysicalRows *int64   `json:"physical_rows"`
 	LiveRows     *int64   `json:"live_rows"`
 	MissingFiles []string `json:"missing_files"`
+}
+
+// MarshalJSON writes a version of 0 as null: versions begin at 1, so 0 means that
+// there is none to tell (a blob, a dataset without a manifest). A struct that
+// embeds a Finding inherits this method and would lose its own members.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding // without this method
+	b, err := json.Marshal(plain(f))
+	if err != nil || f.Version != 0 {
+		return b, err
+	}
+	// An unescaped quote cannot stand inside a JSON string, so the first match is
+	// the member itself.
+	return bytes.Replace(b, []byte(`"version":0,`), []byte(`"version":null,`), 1), nil
 }
 
 // MarshalJSON writes one targets_<state> member per state beside the others, and

@@ -195,7 +195,7 @@ func (p *engine) controls(ctx context.Context, l *look, open []*suspect) map[obj
 		if !s.first.absent() && !s.second.absent() || proven[b] || failed[b] != nil {
 			continue
 		}
-		if f := p.control(ctx, l.base(b), s.ref.Location); f != nil {
+		if f := p.control(ctx, b, l.base(b), s.ref.Location); f != nil {
 			failed[b] = f
 			continue
 		}
@@ -233,7 +233,7 @@ func (p *engine) decide(l *look, s *suspect, before, after *answer) {
 // askVersions asks the store whether an older version of a missing object can be
 // brought back. Only a list read to its end that holds none is an explicit no.
 func (p *engine) askVersions(ctx context.Context, s *suspect) {
-	r, err := p.opts.Stores.Reader(ctx, s.ref.Location)
+	r, err := p.opts.Stores.Reader(ctx, s.ref.Base)
 	if err == nil {
 		for v, verr := range r.Versions(ctx, s.ref.Location) {
 			if verr != nil {

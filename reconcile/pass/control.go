@@ -38,9 +38,9 @@ func (b *base) addControl(loc objstore.Location) {
 	}
 }
 
-// control proves the store under a base, beside an object of interest. nil means
+// control proves the store under the base at a place, beside an object of interest. nil means
 // proven; the answer otherwise says why nothing under the base can be missing.
-func (p *engine) control(ctx context.Context, b *base, beside objstore.Location) *answer {
+func (p *engine) control(ctx context.Context, at objstore.Location, b *base, beside objstore.Location) *answer {
 	failed := func(a answer) *answer {
 		a.verdict, a.reason = reconcile.Undecided, reconcile.ReasonControlsFailed
 		return &a
@@ -50,14 +50,14 @@ func (p *engine) control(ctx context.Context, b *base, beside objstore.Location)
 	}
 	positive := answer{}
 	for _, loc := range b.controls {
-		if positive = p.askAt(ctx, reconcile.Reference{}, loc, statAsker); positive.verdict == reconcile.Present || positive.verdict == reconcile.Archived {
+		if positive = p.askAt(ctx, reconcile.Reference{}, reconcile.Place{Base: at, Location: loc}, statAsker); positive.verdict == reconcile.Present || positive.verdict == reconcile.Archived {
 			break
 		}
 	}
 	if positive.verdict != reconcile.Present && positive.verdict != reconcile.Archived {
 		return failed(positive)
 	}
-	negative := p.askAt(ctx, reconcile.Reference{}, beside.Parent().Join(randomName()), restatAsker)
+	negative := p.askAt(ctx, reconcile.Reference{}, reconcile.Place{Base: at, Location: beside.Parent().Join(randomName())}, restatAsker)
 	if negative.absent() {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (p *engine) ask(ctx context.Context, ref reconcile.Reference, how asker) an
 		}
 		return answer{reason: reason}
 	}
-	first := p.askAt(ctx, ref, ref.Location, how)
+	first := p.askAt(ctx, ref, reconcile.Place{Base: ref.Base, Location: ref.Location}, how)
 	if !first.absent() {
 		return first
 	}
@@ -133,16 +133,16 @@ func (p *engine) ask(ctx context.Context, ref reconcile.Reference, how asker) an
 	return first
 }
 
-func (p *engine) askAt(ctx context.Context, ref reconcile.Reference, loc objstore.Location, how asker) answer {
-	r, err := p.opts.Stores.Reader(ctx, loc)
+func (p *engine) askAt(ctx context.Context, ref reconcile.Reference, at reconcile.Place, how asker) answer {
+	r, err := p.opts.Stores.Reader(ctx, at.Base)
 	if err != nil {
 		return judgeError(err)
 	}
-	at, err := how(ctx, r, loc)
+	attrs, err := how(ctx, r, at.Location)
 	if err != nil {
 		return judgeError(err)
 	}
-	return judgeAttrs(ref, at)
+	return judgeAttrs(ref, attrs)
 }
 
 // inspect looks inside an object where the size or the depth asks for it.

@@ -21,7 +21,8 @@ import (
 
 // Stores gives a read-only store for a place. It is safe for concurrent use.
 type Stores interface {
-	Reader(ctx context.Context, loc objstore.Location) (objstore.Reader, error)
+	// Reader opens the store of a dataset root or base path.
+	Reader(ctx context.Context, root objstore.Location) (objstore.Reader, error)
 }
 
 // Clock is time as the engine sees it, so that tests can move it.

@@ -171,12 +171,12 @@ func TestVerdicts(t *testing.T) {
 		}, want{"undecided", "unknown_base", "incomplete", 4, 0, []string{}}},
 		{"an alternate place that holds it is enough", func(s *scripted, src *fakeSource) {
 			delete(s.answer, b)
-			src.refs[1].Alternates = []objstore.Location{at("elsewhere"), at("other/b")}
+			src.refs[1].Alternates = []reconcile.Place{{Location: at("elsewhere")}, {Location: at("other/b")}}
 			s.present(100, "other/b")
 		}, want{"", "", "clean", 0, 0, nil}},
 		{"an alternate that cannot be asked leaves it open", func(s *scripted, src *fakeSource) {
 			delete(s.answer, b)
-			src.refs[1].Alternates = []objstore.Location{at("elsewhere")}
+			src.refs[1].Alternates = []reconcile.Place{{Location: at("elsewhere")}}
 			s.answer["elsewhere"] = failing(403, objstore.ErrDenied)
 		}, want{"undecided", "access_denied", "incomplete", 4, 0, []string{}}},
 		{"under a base without any readable object nothing is missing", func(s *scripted, src *fakeSource) {

@@ -30,7 +30,7 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 		if ext := path.Ext(ref.Path); ref.Role == reconcile.RoleIndex && ext != ".lance" && ext != ".idx" {
 			return reconcile.Present, "", nil // a format without a footer of its own
 		}
-		tail, err := t.fetch(ctx, loc, objstore.Range{Offset: -lance.FooterLen})
+		tail, err := t.fetch(ctx, ref, loc, objstore.Range{Offset: -lance.FooterLen})
 		if err != nil {
 			return reconcile.Undecided, "", err
 		}
@@ -39,7 +39,7 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 		if at.Size > maxDeletionFile {
 			return reconcile.Present, "", nil
 		}
-		whole, err := t.fetch(ctx, loc, objstore.Range{})
+		whole, err := t.fetch(ctx, ref, loc, objstore.Range{})
 		if err != nil {
 			return reconcile.Undecided, "", err
 		}
@@ -60,8 +60,14 @@ func verdictOf(err error) (reconcile.Verdict, string, error) {
 	return reconcile.Undecided, "", err
 }
 
-func (t *Table) fetch(ctx context.Context, loc objstore.Location, rg objstore.Range) ([]byte, error) {
-	r, err := t.stores.Reader(ctx, loc)
+func (t *Table) fetch(ctx context.Context, ref reconcile.Reference, loc objstore.Location, rg objstore.Range) ([]byte, error) {
+	base := ref.Base
+	for _, alt := range ref.Alternates {
+		if alt.Location == loc {
+			base = alt.Base
+		}
+	}
+	r, err := t.stores.Reader(ctx, base)
 	if err != nil {
 		return nil, err
 	}

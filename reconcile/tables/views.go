@@ -175,7 +175,7 @@ func (t *Table) addLost(s *rooted, version uint64, scope string) {
 	loc := s.root.Join(name)
 	rel, _ := loc.Rel(t.target.Location)
 	t.views = append(t.views, &view{scopes: []string{scope}, store: s, entry: lance.VersionEntry{Version: version, Name: name},
-		lost: &reconcile.Reference{Role: reconcile.RoleManifest, Path: rel, Location: loc, Alternates: []objstore.Location{s.root.Join(lance.ManifestName(version, other))},
+		lost: &reconcile.Reference{Role: reconcile.RoleManifest, Path: rel, Location: loc, Alternates: []reconcile.Place{{Base: t.target.Location, Location: s.root.Join(lance.ManifestName(version, other))}},
 			Base: t.target.Location, Version: version, MinSize: 1, PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}})
 }
 
@@ -337,7 +337,7 @@ func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view,
 	if len(files) == 0 {
 		var listed []string
 		if !unknown {
-			if listed, err = t.listIndex(ctx, dir); err != nil {
+			if listed, err = t.listIndex(ctx, root, dir); err != nil {
 				return nil, false, err
 			}
 		}
@@ -365,22 +365,22 @@ func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view,
 
 // indexAlternates are the other places an index file of a table with base paths
 // may lie at.
-func (t *Table) indexAlternates(m *lance.Manifest, v *view, x lance.Index, first objstore.Location, name string) []objstore.Location {
+func (t *Table) indexAlternates(m *lance.Manifest, v *view, x lance.Index, first objstore.Location, name string) []reconcile.Place {
 	if len(m.BasePaths) == 0 {
 		return nil
 	}
-	var out []objstore.Location
-	add := func(dir objstore.Location) {
-		if loc := dir.Join(name); loc != first && !slices.Contains(out, loc) {
-			out = append(out, loc)
+	var out []reconcile.Place
+	add := func(base objstore.Location, datasetRoot bool) {
+		dir, _ := indexDir(base, x.UUID, datasetRoot)
+		p := reconcile.Place{Base: base, Location: dir.Join(name)}
+		if p.Location != first && !slices.Contains(out, p) {
+			out = append(out, p)
 		}
 	}
-	own, _ := indexDir(v.store.root, x.UUID, true)
-	add(own)
+	add(v.store.root, true)
 	for _, b := range m.BasePaths {
 		if at, _ := t.base(m, b.ID); at.err == nil {
-			dir, _ := indexDir(at.loc, x.UUID, b.IsDatasetRoot)
-			add(dir)
+			add(at.loc, b.IsDatasetRoot)
 		}
 	}
 	return out
@@ -388,11 +388,11 @@ func (t *Table) indexAlternates(m *lance.Manifest, v *view, x lance.Index, first
 
 // listIndex lists the names of the files of an index folder. A folder that is not
 // there lists as empty, which proves nothing.
-func (t *Table) listIndex(ctx context.Context, dir objstore.Location) ([]string, error) {
+func (t *Table) listIndex(ctx context.Context, base, dir objstore.Location) ([]string, error) {
 	if names, ok := t.indexFiles[dir]; ok {
 		return names, nil
 	}
-	r, err := t.stores.Reader(ctx, dir)
+	r, err := t.stores.Reader(ctx, base)
 	if err != nil {
 		return nil, nil // what cannot be listed is told by the HEADs
 	}
