@@ -3,6 +3,7 @@ package pass
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,6 +61,9 @@ func (p *engine) confirm(ctx context.Context, l *look) {
 	l.facts.Findings = stillThere(l.facts.Findings, rev.Metadata, p.opts.Clock.Now())
 	if rev.RolledBack {
 		l.facts.State = reconcile.StateRolledBack
+		if l.facts.Reason == "" && l.facts.Version != nil {
+			l.facts.Reason = fmt.Sprintf("the newest version fell from %d to %d between the looks", *l.facts.Version, rev.Version)
+		}
 		l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedRolledBack)
 	}
 	var open []*suspect

@@ -311,7 +311,11 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	for _, tr := range traces {
 		if tr.Strong {
 			out.State = reconcile.StateRolledBack
-			out.Reason = fmt.Sprintf("%s names version %d, the newest manifest is %d", tr.Name, tr.Version, m.Version)
+			kind := "branch"
+			if tr.Kind == lance.TagTrace {
+				kind = "tag"
+			}
+			out.Reason = fmt.Sprintf("%s %s names version %d, the newest manifest is %d", kind, tr.Name, tr.Version, m.Version)
 			if !slices.Contains(out.Blocks, reconcile.BlockedRolledBack) {
 				out.Blocks = append(out.Blocks, reconcile.BlockedRolledBack)
 			}
