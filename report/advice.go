@@ -1,0 +1,243 @@
+package report
+
+import (
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// subject is what advice is asked about: a target as such, or findings of it that
+// share verdict, reason and kind of role.
+type subject struct {
+	target, kind, uri string
+	// version is the newest version in digits, empty when there is none to tell.
+	version string
+	state   reconcile.State
+	// reason is the target's, or the findings' when finding is set.
+	reason string
+	// finding: verdict and the fields below are meaningful.
+	finding  bool
+	verdict  reconcile.Verdict
+	role     reconcile.Role
+	harmless bool
+	// url of one of the objects.
+	url string
+	// until is the earliest recoverable_until, nil when the store does not tell.
+	until *time.Time
+	// everything: blocked by everything_missing.
+	everything bool
+}
+
+// advice is the next step: a sentence, lines to be given to someone as they are,
+// and the commands to run. Not every step is a command.
+type advice struct {
+	text     string
+	verbatim []string
+	commands []string
+}
+
+// adviser knows which commands can be suggested.
+type adviser struct {
+	command   Command
+	canRepair bool
+}
+
+// next is the advice for every state and verdict. It is empty only for a clean
+// target without findings and for present references.
+func (a adviser) next(s subject) advice {
+	switch {
+	case !s.finding:
+		return a.forState(s)
+	case s.verdict == reconcile.Present:
+		return advice{}
+	case s.harmless:
+		return advice{text: "No read needs this object: it is reported only, nothing has to be done."}
+	}
+	switch s.state {
+	case reconcile.StateUnreadable, reconcile.StateHalfDeleted, reconcile.StateRolledBack, reconcile.StateLocked:
+		// What is wrong with the target as such comes before any of its objects.
+		s.finding, s.reason = false, ""
+		return a.forState(s)
+	case reconcile.StateClean:
+		return a.forCleanTarget(s)
+	case reconcile.StateIncomplete:
+		if s.verdict.Damaged() && s.verdict != reconcile.Recoverable && s.verdict != reconcile.Archived {
+			return advice{text: "Nothing of this target is repaired while part of it could not be judged: first make the look complete.",
+				commands: a.check(s, "--confirm-after=5m")}
+		}
+	}
+	return a.forVerdict(s)
+}
+
+func (a adviser) check(s subject, extra ...string) []string {
+	return []string{a.command.line("check", s, extra...)}
+}
+
+func (a adviser) plan(s subject, extra ...string) []string {
+	return []string{a.command.line("plan", s, extra...) + " -o plan.json"}
+}
+
+// planAndApply ends in the command that carries the plan out, where that exists.
+func (a adviser) planAndApply(s subject, extra ...string) []string {
+	cmds := a.plan(s, extra...)
+	if a.canRepair {
+		cmds = append(cmds, shellLine(a.command.program(), "apply", "plan.json"))
+	}
+	return cmds
+}
+
+// forCleanTarget: findings that leave a target clean break nothing.
+func (a adviser) forCleanTarget(s subject) advice {
+	switch s.verdict {
+	case reconcile.Pending:
+		return advice{text: "Still on its way. Nothing has to be done unless it stays.", commands: a.check(s)}
+	case reconcile.Superseded:
+		return a.forVerdict(s)
+	case reconcile.Missing, reconcile.Recoverable, reconcile.Lost, reconcile.SizeMismatch, reconcile.ChecksumMismatch,
+		reconcile.Unreadable, reconcile.Archived:
+		return advice{text: "The target is clean in spite of it: it is reported only, nothing has to be done."}
+	}
+	return a.forVerdict(s)
+}
+
+func (a adviser) forVerdict(s subject) advice {
+	switch s.verdict {
+	case reconcile.Missing:
+		return a.forMissing(s)
+	case reconcile.Recoverable:
+		return a.forRecoverable(s)
+	case reconcile.Lost:
+		if s.role == reconcile.RoleBlob {
+			return advice{text: "No version and no peer has it. A backup that is no configured peer may: copy it to the place above and check again.", commands: a.check(s)}
+		}
+		return advice{text: "No version and no peer has it. A backup that is no configured peer may: copy it to the place above. Otherwise see what a repair would drop.",
+			commands: a.planAndApply(s)}
+	case reconcile.SizeMismatch:
+		return a.forSize(s)
+	case reconcile.ChecksumMismatch:
+		return advice{text: "Right size, other bytes. See what a repair would bring back; the bytes that are there stay until a proven copy replaces them.",
+			commands: a.planAndApply(s)}
+	case reconcile.Unreadable:
+		if metadataRole(s.role) {
+			return a.forMetadata(s)
+		}
+		return advice{text: "It is there and not of its format. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+	case reconcile.Archived:
+		return advice{text: "Restore it from its archive tier with the means of the store, which takes minutes to hours, then check again.", commands: a.check(s)}
+	case reconcile.Pending:
+		if s.role == reconcile.RoleBlob {
+			return advice{text: "Still on its way. Nothing has to be done unless it stays.", commands: a.check(s)}
+		}
+		return advice{text: "Too young to be judged: a writer may still be at it. Check again once it is older than --min-manifest-age (15m unless given).", commands: a.check(s)}
+	case reconcile.Superseded:
+		return advice{text: "The newest version does not name it any more: nothing has to be done. To see the table as it is now:", commands: a.check(s)}
+	case reconcile.Denied:
+		return a.forDenied(s)
+	default:
+		return a.forOpen(s)
+	}
+}
+
+// metadataRole: objects that are never written by a repair.
+func metadataRole(r reconcile.Role) bool {
+	return r == reconcile.RoleManifest || r == reconcile.RoleWALManifest
+}
+
+func (a adviser) forMetadata(s subject) advice {
+	return advice{text: "Metadata is never written by a repair. Keep writers away and bring the object back from a bucket version or a backup, then check again.",
+		commands: a.check(s)}
+}
+
+func (a adviser) forMissing(s subject) advice {
+	switch {
+	case s.everything:
+		return advice{text: "Everything is missing: then the place is likelier wrong than the data. Compare URI, endpoint, base paths and credentials with those of the writers; " +
+			"nothing is dropped before.", commands: a.check(s, "--confirm-after=5m")}
+	case metadataRole(s.role):
+		return a.forMetadata(s)
+	case s.role == reconcile.RoleWALGeneration:
+		return advice{text: "Rows of this generation are not in the base table yet, and no commit can mend that. Bring the file back from a bucket version or a backup, then check again.",
+			commands: a.check(s)}
+	}
+	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+}
+
+func (a adviser) forRecoverable(s subject) advice {
+	text := "A version or soft-deleted copy can be brought back. "
+	if s.until != nil {
+		text = "A copy can be brought back until " + s.until.UTC().Format("2006-01-02 15:04") + " UTC, and not after. "
+	}
+	if a.canRepair {
+		return advice{text: text + "Restoring never loses a row:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
+	}
+	return advice{text: text + "Keep lifecycle rules from removing it; the plan names what to restore from:", commands: a.plan(s)}
+}
+
+func (a adviser) forSize(s subject) advice {
+	switch {
+	case s.reason == reconcile.ReasonMetadataSizeWrong:
+		return advice{text: "The object is whole: the recorded size is wrong. Nothing is repaired; engines that trust the size fail until the file is rewritten (compaction does). To see it again:",
+			commands: a.check(s, "--depth=footer")}
+	case s.reason == reconcile.ReasonNoContentLength:
+		return a.forOpen(s)
+	}
+	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+}
+
+// forDenied names the rights to ask for. Without the right to list, S3 answers 403
+// for a missing key as well, so that reading alone is not enough.
+func (a adviser) forDenied(s subject) advice {
+	again := a.check(s)
+	loc, err := objstore.Parse(s.uri)
+	if url, urlErr := objstore.Parse(s.url); urlErr == nil {
+		if _, below := url.Rel(loc); !below {
+			loc, err = url.Parent(), nil // under another base path
+		}
+	}
+	switch {
+	case err == nil && loc.Scheme == "s3":
+		return advice{text: "Ask for the two rights below (and kms:Decrypt where a key is used), then check again. Without s3:ListBucket a missing key answers 403 as well.",
+			verbatim: []string{
+				"s3:GetObject   arn:aws:s3:::" + printable(loc.Bucket+"/"+loc.Join("*").Key),
+				"s3:ListBucket  arn:aws:s3:::" + printable(loc.Bucket),
+			}, commands: again}
+	case err == nil && loc.Scheme == "file":
+		return advice{text: "Ask for the right to read the files and to search their folders, then check again.", commands: again}
+	}
+	return advice{text: "Ask for the right to read and list this place, then check again.", commands: again}
+}
+
+// forOpen is for what got no trustworthy answer.
+func (a adviser) forOpen(s subject) advice {
+	switch s.reason {
+	case reconcile.ReasonThrottled:
+		return advice{text: "The store asked to slow down. Check again with fewer requests at once:", commands: a.check(s, "--concurrency=16", "--confirm-after=5m")}
+	case reconcile.ReasonTimeout, reconcile.ReasonServerError, reconcile.ReasonNoAnswer, reconcile.ReasonTargetTimeout:
+		return advice{text: "The store gave no answer in time. Look at its health, then check this target alone:", commands: a.check(s, "--concurrency=32", "--confirm-after=5m")}
+	case reconcile.ReasonUnknownBase:
+		return advice{text: "The manifest names a base that it does not define, so nobody can tell where the object lies. Ask who wrote the table (a clone or branch whose entry was lost?); older versions may tell:",
+			commands: a.check(s, "--versions=all")}
+	case reconcile.ReasonControlsFailed:
+		return advice{text: "Objects that must be there were not found either, or an object that cannot be there was: no answer of this store counts. Compare endpoint, bucket and rights (list included), then check again.",
+			commands: a.probeOr(s, a.check(s, "--confirm-after=5m"))}
+	case reconcile.ReasonNoSuchBucket:
+		return advice{text: "The bucket or root folder that is named does not exist. Compare name, endpoint and region with those of the writers, then check again.", commands: a.probeOr(s, a.check(s))}
+	case reconcile.ReasonBaseDenied, reconcile.ReasonAccessDenied:
+		return a.forDenied(s)
+	case reconcile.ReasonNoContentLength:
+		return advice{text: "The store told no size. Look inside instead:", commands: a.check(s, "--depth=footer")}
+	case reconcile.ReasonHigherVersionTrace:
+		return advice{text: "Something names a version above the newest manifest: that manifest may have been deleted. Keep writers away and look at every manifest that is left:",
+			commands: a.check(s, "--versions=all")}
+	}
+	return advice{text: "There was no trustworthy answer. Check again:", commands: a.check(s, "--confirm-after=5m")}
+}
+
+// probeOr is the store's self-test where it exists, else other.
+func (a adviser) probeOr(s subject, other []string) []string {
+	if !a.canRepair || s.uri == "" {
+		return other
+	}
+	return append([]string{shellLine(a.command.program(), "probe", s.uri)}, other...)
+}

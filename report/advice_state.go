@@ -1,0 +1,72 @@
+package report
+
+import "github.com/rocketkeep/reconcile/reconcile"
+
+// forState is the advice for a target as such.
+func (a adviser) forState(s subject) advice {
+	switch s.state {
+	case reconcile.StateClean:
+		return advice{}
+	case reconcile.StateDiverged:
+		return a.forDiverged(s)
+	case reconcile.StateRepaired:
+		return advice{text: "Repaired and verified. To see it for yourself:", commands: a.check(s)}
+	case reconcile.StateRefused:
+		return advice{text: "A repair was due and an interlock refused it: blocked_by names which. The plan says what would be done:", commands: a.plan(s)}
+	case reconcile.StateUnreadable:
+		return a.forUnreadableTarget(s)
+	case reconcile.StatePending:
+		return advice{text: "Too young to be judged. Check again once it is older than --min-manifest-age (15m unless given).", commands: a.check(s)}
+	case reconcile.StateCoolingDown:
+		return advice{text: "Put off after repeated failures. A check that names the target does not wait:", commands: a.check(s)}
+	case reconcile.StateHalfDeleted:
+		return advice{text: "Objects and no manifest: a delete that is under way or broke off, or a lost _versions folder. If it was meant to go, finish that with the tool that began it; " +
+			"if not, bring _versions back from bucket versions or a backup. Nothing is repaired here.", commands: a.check(s, "--confirm-after=5m")}
+	case reconcile.StateRolledBack:
+		return a.forRolledBack(s)
+	case reconcile.StateLocked:
+		return advice{text: "Another pass is at work on it. Check again when that has ended.", commands: a.check(s)}
+	case reconcile.StateFailed:
+		return advice{text: "The work on this target broke off; the log says why.", commands: a.check(s, "--log-level=debug")}
+	default:
+		return a.forOpen(s)
+	}
+}
+
+func (a adviser) forDiverged(s subject) advice {
+	switch s.reason {
+	case "no_store":
+		return advice{text: "The registry has a row for it and the store holds no object of it. If it was deleted on purpose, remove the row; if not, bring the folder back. Then check again.", commands: a.check(s)}
+	case "unregistered":
+		return advice{text: "The store holds it and the registry has no row for it: engines that go by the registry do not see it. Register it, then check again.", commands: a.check(s)}
+	case "uri_differs":
+		return advice{text: "The registry names another place for it: engines may read another copy. Correct the row, then check again.", commands: a.check(s)}
+	case reconcile.ReasonEverythingMissing:
+		s.everything = true
+		return a.forMissing(s)
+	}
+	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+}
+
+func (a adviser) forUnreadableTarget(s subject) advice {
+	switch s.reason {
+	case reconcile.ReasonUnknownReaderFlags:
+		return advice{text: "The table uses features that this version does not know, so nothing under it was judged. A newer reconcile may know them; with it:", commands: a.check(s)}
+	case reconcile.ReasonMixedNaming:
+		return advice{text: "Manifests of two naming schemes stand side by side, so the newest cannot be told. Keep writers away, find out which release wrote last, then look at all:",
+			commands: a.check(s, "--versions=all")}
+	}
+	return advice{text: "The newest manifest cannot be read, so nothing under it was judged, and manifests are never written by a repair. Keep writers away and bring it back from a bucket version or a backup, then check again.",
+		commands: a.check(s)}
+}
+
+func (a adviser) forRolledBack(s subject) advice {
+	text := "The newest version is lower than one that was known: newest manifests were deleted or an old copy was put back. Keep writers away: they would reuse version numbers. " +
+		"Bring the manifests back from bucket versions, or look at what is left:"
+	cmds := a.check(s, "--versions=all")
+	if a.canRepair && s.version != "" {
+		text += " If it is meant to be so, the last command accepts it."
+		cmds = append(cmds, a.plan(s, "--accept-version="+s.version)...)
+	}
+	return advice{text: text, commands: cmds}
+}

@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Command is how the user called the tool, so that suggested commands look at the
+// same thing in the same way.
+type Command struct {
+	// Program is the name to call; empty means "reconcile".
+	Program string
+	// URIs as given.
+	URIs []string
+	// Flags that shape the look, as given, each one word: "--versions=all". Those
+	// that choose targets or the form of the output are left out of suggestions.
+	Flags []string
+}
+
+// notRepeated are flags of a look that a suggested command decides by itself.
+var notRepeated = []string{"output", "report", "target", "exclude", "quiet", "progress", "log-format", "log-level"}
+
+// line is the command as a line for a POSIX shell. extra flags ("--depth=footer")
+// win over the given ones.
+func (c Command) line(verb string, s subject, extra ...string) string {
+	skip := slices.Clone(notRepeated)
+	for _, e := range extra {
+		skip = append(skip, flagName(e))
+	}
+	words := []string{c.program(), verb}
+	if s.kind == "blobs" || s.uri == "" {
+		// A collection is known by its name only: the configuration tells the rest.
+		words = append(words, c.URIs...)
+		if s.target != "" {
+			words = append(words, "--target="+globQuote(s.target))
+		}
+	} else {
+		words = append(words, s.uri)
+	}
+	for _, f := range c.Flags {
+		if !slices.Contains(skip, flagName(f)) {
+			words = append(words, f)
+		}
+	}
+	return shellLine(append(words, extra...)...)
+}
+
+func (c Command) program() string {
+	if c.Program == "" {
+		return "reconcile"
+	}
+	return c.Program
+}
+
+func flagName(f string) string {
+	name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+	return name
+}
+
+// globQuote makes a pattern (as of path.Match) that matches exactly s.
+func globQuote(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
+}
+
+// shellLine quotes words for a POSIX shell and joins them.
+func shellLine(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shellQuote(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func shellQuote(w string) string {
+	plain := w != ""
+	for _, r := range w {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)) {
+			plain = false
+		}
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ansiQuote(w)
+		}
+	}
+	if plain {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+// ansiQuote is $'…' (bash, zsh, ksh and POSIX 2024), the one form that can hold
+// bytes that a terminal would act on.
+func ansiQuote(w string) string {
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := 0; i < len(w); i++ {
+		switch c := w[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c >= 0x20 && c < 0x7f:
+			b.WriteByte(c)
+		default:
+			// Three octal digits always end the escape; \x takes as many as follow.
+			fmt.Fprintf(&b, `\%03o`, c)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
+}

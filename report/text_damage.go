@@ -1,0 +1,347 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// block is one target in the text: its own state and its findings in groups.
+type block struct {
+	result reconcile.TargetResult
+	groups []*group
+}
+
+// group is findings of one target that ask for the same next step.
+type group struct {
+	key      groupKey
+	findings []*reconcile.Finding
+}
+
+type groupKey struct {
+	verdict  reconcile.Verdict
+	reason   string
+	harmless bool
+	metadata bool // manifests and write-ahead log: never written by a repair
+	// everything: blocked by everything_missing.
+	everything bool
+}
+
+func keyOf(f *reconcile.Finding) groupKey {
+	k := groupKey{verdict: f.Verdict, metadata: metadataRole(f.Role) || f.Role == reconcile.RoleWALGeneration,
+		everything: slices.Contains(f.BlockedBy, reconcile.BlockedEverythingMissing)}
+	if f.Reason != nil {
+		k.reason = *f.Reason
+	}
+	k.harmless = f.Ref.Harmless || f.Role == reconcile.RoleTransaction || k.reason == reconcile.ReasonDeadFile
+	return k
+}
+
+// blocks are the targets that need a word: those that are not clean, then clean
+// ones with findings. Groups stand in the order of reconcile.Verdicts.
+func (t *texter) blocks() []block {
+	type id struct{ store, target string }
+	byTarget := map[id][]*reconcile.Finding{}
+	var order []id
+	for i := range t.pass.Findings {
+		f := &t.pass.Findings[i]
+		k := id{f.Store, f.Target}
+		if byTarget[k] == nil {
+			order = append(order, k)
+		}
+		byTarget[k] = append(byTarget[k], f)
+	}
+	var wrong, clean []block
+	for _, r := range t.pass.Targets {
+		k := id{r.Store, r.Target}
+		b := block{result: r, groups: groupsOf(byTarget[k])}
+		delete(byTarget, k)
+		switch {
+		case r.State != reconcile.StateClean:
+			wrong = append(wrong, b)
+		case len(b.groups) > 0:
+			clean = append(clean, b)
+		}
+	}
+	for _, k := range order {
+		// A target that broke off before its result was made still shows its findings.
+		if fs := byTarget[k]; fs != nil {
+			wrong = append(wrong, block{result: reconcile.TargetResult{Target: k.target, Store: k.store, Findings: int64(len(fs))}, groups: groupsOf(fs)})
+		}
+	}
+	return append(wrong, clean...)
+}
+
+func groupsOf(findings []*reconcile.Finding) []*group {
+	var gs []*group
+	byKey := map[groupKey]*group{}
+	for _, f := range findings {
+		k := keyOf(f)
+		g := byKey[k]
+		if g == nil {
+			g = &group{key: k}
+			byKey[k] = g
+			gs = append(gs, g)
+		}
+		g.findings = append(g.findings, f)
+	}
+	rank := map[reconcile.Verdict]int{}
+	for i, v := range reconcile.Verdicts() {
+		rank[v] = i
+	}
+	slices.SortStableFunc(gs, func(a, b *group) int { return rank[a.key.verdict] - rank[b.key.verdict] })
+	return gs
+}
+
+func (t *texter) damage(blocks []block) {
+	left := 0
+	if !t.opts.Verbose && len(blocks) > maxBlocks {
+		left, blocks = len(blocks)-maxBlocks, blocks[:maxBlocks]
+	}
+	for _, b := range blocks {
+		t.line("")
+		t.block(b)
+	}
+	if left > 0 {
+		t.line("")
+		t.para(fmt.Sprintf("… and %s more (%s)", count(int64(left), "target"), t.listsAll()), "", "  ")
+	}
+}
+
+// listsAll says where everything stands that the text leaves out.
+func (t *texter) listsAll() string {
+	if t.pass.ReportURI != nil {
+		return "the report below lists all"
+	}
+	return "--report URI or --output json lists all"
+}
+
+func (t *texter) block(b block) {
+	r := b.result
+	head := t.name(r.Store, r.Target) + ": " + r.State.String()
+	if r.Reason != nil {
+		head += " (" + printable(*r.Reason) + ")"
+	}
+	if r.Version != nil {
+		head += fmt.Sprintf(", version %d", *r.Version)
+	}
+	if r.Registry != nil && *r.Registry != "ok" {
+		head += ", registry " + printable(*r.Registry)
+	}
+	lines := wrap(head, "", "  ", t.opts.Width)
+	lines[0] = t.paint(bold, lines[0])
+	for _, l := range lines {
+		t.line(l)
+	}
+	if r.URI != "" {
+		t.line("  " + printable(r.URI))
+	}
+	s := t.subject(r)
+	if len(b.groups) == 0 {
+		t.advise(t.next(s))
+		return
+	}
+	for i, g := range b.groups {
+		t.group(r, g)
+		// One step for neighbouring groups is said once, after the last of them.
+		a := t.next(g.subject(s))
+		if i+1 == len(b.groups) || !equalAdvice(a, t.next(b.groups[i+1].subject(s))) {
+			t.advise(a)
+		}
+	}
+}
+
+func (t *texter) subject(r reconcile.TargetResult) subject {
+	s := subject{target: r.Target, kind: r.Kind, uri: r.URI, state: r.State}
+	if r.Reason != nil {
+		s.reason = *r.Reason
+	}
+	if r.Version != nil {
+		s.version = fmt.Sprint(*r.Version)
+	}
+	return s
+}
+
+// subject narrows the target's to the group's findings.
+func (g *group) subject(s subject) subject {
+	s.finding, s.verdict, s.reason = true, g.key.verdict, g.key.reason
+	s.harmless, s.everything = g.key.harmless, g.key.everything
+	s.role, s.url = g.findings[0].Role, g.findings[0].URL
+	for _, f := range g.findings {
+		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {
+			s.until = u
+		}
+	}
+	return s
+}
+
+func equalAdvice(a, b advice) bool {
+	return a.text == b.text && slices.Equal(a.verbatim, b.verbatim) && slices.Equal(a.commands, b.commands)
+}
+
+func (t *texter) advise(a advice) {
+	if a.text == "" {
+		return
+	}
+	t.para("Next: "+a.text, "  ", "    ")
+	for _, l := range slices.Concat(a.verbatim, a.commands) {
+		t.line("    " + l)
+	}
+}
+
+// group prints one group: its head, its first findings, and what is left out.
+func (t *texter) group(r reconcile.TargetResult, g *group) {
+	head := g.key.verdict.String()
+	if g.key.reason != "" {
+		head += " (" + printable(g.key.reason) + ")"
+	}
+	head += ": " + g.roles()
+	if rows, known := g.rowsAtRisk(); known {
+		head += ", " + count(rows, "row") + " at risk"
+	}
+	lines := wrap(head, "  ", "    ", t.opts.Width)
+	lines[0] = strings.Replace(lines[0], g.key.verdict.String(), t.paint(verdictColor(g.key), g.key.verdict.String()), 1)
+	for _, l := range lines {
+		t.line(l)
+	}
+	shown := g.findings
+	if !t.opts.Verbose && len(shown) > maxPerGroup {
+		shown = shown[:maxPerGroup]
+	}
+	for _, f := range shown {
+		t.finding(r, f)
+	}
+	if left := len(g.findings) - len(shown); left > 0 {
+		t.line(fmt.Sprintf("    … and %s more (%s)", number(int64(left)), t.listsAll()))
+	}
+	if b := g.blockedBy(); len(b) > 0 {
+		t.para("blocked by "+strings.Join(b, ", "), "    ", "      ")
+	}
+}
+
+func verdictColor(k groupKey) string {
+	if k.verdict.Damaged() && !k.harmless {
+		return red
+	}
+	return yellow
+}
+
+// roles counts the group's objects by role: "3 data files, 1 manifest".
+func (g *group) roles() string {
+	n := map[reconcile.Role]int64{}
+	for _, f := range g.findings {
+		n[f.Role]++
+	}
+	var parts []string
+	for _, r := range append(reconcile.Roles(), reconcile.NoRole) {
+		if n[r] > 0 {
+			parts = append(parts, count(n[r], roleNoun(r)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func roleNoun(r reconcile.Role) string {
+	switch r {
+	case reconcile.NoRole:
+		return "object"
+	case reconcile.RoleManifest, reconcile.RoleBlob:
+		return r.String()
+	case reconcile.RoleRowIDs:
+		return "row id file"
+	case reconcile.RoleBlobSidecar:
+		return "blob sidecar"
+	case reconcile.RoleWALManifest:
+		return "WAL manifest"
+	case reconcile.RoleWALGeneration:
+		return "WAL generation file"
+	}
+	return r.String() + " file"
+}
+
+// rowsAtRisk counts each fragment once; known is false when no finding tells rows.
+func (g *group) rowsAtRisk() (rows int64, known bool) {
+	seen := map[uint64]bool{}
+	for _, f := range g.findings {
+		if f.RowsAtRisk == nil {
+			continue
+		}
+		known = true
+		if f.FragmentID != nil {
+			if seen[*f.FragmentID] {
+				continue
+			}
+			seen[*f.FragmentID] = true
+		}
+		rows += *f.RowsAtRisk
+	}
+	return rows, known
+}
+
+func (g *group) blockedBy() []string {
+	var all []string
+	for _, f := range g.findings {
+		for _, b := range f.BlockedBy {
+			if b = printable(b); !slices.Contains(all, b) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}
+
+// finding prints one finding: its path whole on a line of its own, then what is
+// known of it.
+func (t *texter) finding(r reconcile.TargetResult, f *reconcile.Finding) {
+	t.line("    " + printable(f.Path))
+	if f.URL != "" && (r.URI == "" || !strings.HasPrefix(f.URL, strings.TrimSuffix(r.URI, "/")+"/")) {
+		t.line("      " + printable(f.URL)) // under another base path
+	}
+	t.para(strings.Join(details(f), ", "), "      ", "      ")
+}
+
+func details(f *reconcile.Finding) []string {
+	d := []string{roleNoun(f.Role)}
+	if f.FragmentID != nil {
+		d = append(d, fmt.Sprintf("fragment %d", *f.FragmentID))
+	}
+	if f.RowsAtRisk != nil {
+		d = append(d, count(*f.RowsAtRisk, "row")+" at risk")
+	}
+	if !slices.Equal(f.Scopes, []string{"latest"}) && len(f.Scopes) > 0 {
+		d = append(d, "named by "+printable(strings.Join(f.Scopes, " ")))
+	}
+	if f.ExpectedSize != nil {
+		d = append(d, "recorded "+size(*f.ExpectedSize))
+	}
+	if f.ObservedSize != nil {
+		d = append(d, "found "+size(*f.ObservedSize))
+	}
+	if len(f.ColumnsLost) > 0 {
+		d = append(d, "columns lost: "+printable(strings.Join(f.ColumnsLost, " ")))
+	}
+	if len(f.ColumnsKept) > 0 {
+		d = append(d, "columns kept: "+printable(strings.Join(f.ColumnsKept, " ")))
+	}
+	if f.HTTPStatus != nil {
+		answer := fmt.Sprintf("HTTP %d", *f.HTTPStatus)
+		if f.ErrorCode != nil {
+			answer += " " + printable(*f.ErrorCode)
+		}
+		d = append(d, answer)
+	} else if f.ErrorCode != nil {
+		d = append(d, printable(*f.ErrorCode))
+	}
+	if f.RequestID != nil {
+		d = append(d, "request "+printable(*f.RequestID))
+	}
+	if f.RecoverableUntil != nil {
+		d = append(d, "recoverable until "+f.RecoverableUntil.UTC().Format("2006-01-02 15:04")+" UTC")
+	}
+	if len(f.PeersHaving) > 0 {
+		d = append(d, "peers that have it: "+printable(strings.Join(f.PeersHaving, " ")))
+	}
+	return d
+}

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// repairs lists what was done or planned, one line each.
+func (t *texter) repairs() {
+	if len(t.pass.Repairs) == 0 {
+		return
+	}
+	t.line("")
+	t.line(t.paint(bold, "Repairs"))
+	for i, r := range t.pass.Repairs {
+		if !t.opts.Verbose && i == maxTargets {
+			t.line(fmt.Sprintf("  … and %s more (%s)", number(int64(len(t.pass.Repairs)-i)), t.listsAll()))
+			return
+		}
+		parts := []string{fmt.Sprintf("%s: %s %s", t.name(r.Store, r.Target), r.Action, printable(r.State))}
+		if len(r.Fragments) > 0 {
+			parts = append(parts, count(int64(len(r.Fragments)), "fragment"))
+		}
+		if r.RowsDropped != nil {
+			parts = append(parts, count(*r.RowsDropped, "row")+" dropped")
+		}
+		if r.BytesRestored != nil {
+			parts = append(parts, size(*r.BytesRestored)+" brought back")
+		}
+		if r.ReadVersion != nil {
+			parts = append(parts, fmt.Sprintf("from version %d", *r.ReadVersion))
+		}
+		if r.CommittedVersion != nil {
+			parts = append(parts, fmt.Sprintf("made version %d", *r.CommittedVersion))
+		}
+		if r.Error != nil {
+			parts = append(parts, "error: "+printable(*r.Error))
+		}
+		t.para(strings.Join(parts, ", "), "  ", "    ")
+	}
+}
+
+// notChecked says what the pass did not look at: by scope, and role by role.
+func (t *texter) notChecked() {
+	t.line("")
+	t.line(t.paint(bold, "Not looked at"))
+	if len(t.pass.Scope.TargetsFilter) > 0 {
+		t.para("targets other than "+printable(strings.Join(t.pass.Scope.TargetsFilter, " ")), "  ", "    ")
+	}
+	switch t.pass.Scope.Versions {
+	case reconcile.VersionsCurrent:
+		t.para("tags, branches and older versions (--versions=retained, --versions=all)", "  ", "    ")
+	case reconcile.VersionsRetained:
+		t.para("versions without tag or branch that are not the newest (--versions=all)", "  ", "    ")
+	}
+	switch t.pass.Scope.Depth {
+	case reconcile.DepthHead:
+		t.para("the inside of objects: existence and size only (--depth=footer, --depth=checksum)", "  ", "    ")
+	case reconcile.DepthFooter:
+		t.para("bytes against recorded checksums (--depth=checksum)", "  ", "    ")
+	}
+	for _, n := range t.notCheckedSums() {
+		what := count(n.known, "object")
+		switch {
+		case n.unknown && n.known > 0:
+			what += " and an unknown number more"
+		case n.unknown:
+			what = "an unknown number of objects"
+		}
+		t.para(fmt.Sprintf("%s: %s in %s: %s", n.role, what, count(n.targets, "target"), printable(n.reason)), "  ", "    ")
+	}
+	if c := t.pass.Coverage; c.Checked < c.References {
+		t.para(fmt.Sprintf("%s that got no answer", count(c.References-c.Checked, "reference")), "  ", "    ")
+	}
+}
+
+type notCheckedSum struct {
+	role           reconcile.Role
+	reason         string
+	known, targets int64
+	unknown        bool
+}
+
+func (t *texter) notCheckedSums() []*notCheckedSum {
+	type key struct {
+		role   reconcile.Role
+		reason string
+	}
+	var sums []*notCheckedSum
+	byKey := map[key]*notCheckedSum{}
+	for _, r := range t.pass.Targets {
+		for _, n := range r.NotChecked {
+			k := key{n.Role, n.Reason}
+			s := byKey[k]
+			if s == nil {
+				s = &notCheckedSum{role: n.Role, reason: n.Reason}
+				byKey[k] = s
+				sums = append(sums, s)
+			}
+			s.targets++
+			if n.Count == nil {
+				s.unknown = true
+			} else {
+				s.known += *n.Count
+			}
+		}
+	}
+	return sums
+}
+
+// totals are the sums of the pass.
+func (t *texter) totals() {
+	p, tot := t.pass, t.pass.Totals
+	t.line("")
+	t.line(t.paint(bold, "Totals"))
+	row := func(label, text string) {
+		t.para(text, "  "+padRight(label, 12), strings.Repeat(" ", 14))
+	}
+	coverage := "nothing to check"
+	if p.Coverage.References > 0 {
+		coverage = percent(p.Coverage.Checked, p.Coverage.References)
+	}
+	row("references", fmt.Sprintf("%s, checked %s (%s)", number(tot.References), number(tot.Checked), coverage))
+	var verdicts []string
+	for _, v := range reconcile.Verdicts() {
+		if n := tot.Verdicts[v]; n > 0 {
+			verdicts = append(verdicts, v.String()+" "+number(n))
+		}
+	}
+	if len(verdicts) > 0 {
+		row("verdicts", strings.Join(verdicts, ", "))
+	}
+	row("rows", fmt.Sprintf("at risk %s, dropped %s", number(tot.RowsAtRisk), number(tot.RowsDropped)))
+	row("flapped", fmt.Sprintf("%s (missing at the first look, there at the second)", number(tot.Flapped)))
+	if tot.Carried > 0 {
+		row("carried", fmt.Sprintf("%s of earlier passes, not looked at by this one", count(tot.Carried, "finding")))
+	}
+	q := tot.Requests
+	row("requests", fmt.Sprintf("head %s, get %s, list %s, put %s; throttled %s, retried %s",
+		number(q.Head), number(q.Get), number(q.List), number(q.Put), number(q.Throttled), number(q.Retried)))
+	row("took", duration(p.FinishedAt.Sub(p.StartedAt)))
+	row("pass", printable(p.PassID))
+}
+
+// pointers say where to read on.
+func (t *texter) pointers(blocks []block) {
+	if t.pass.ReportURI != nil {
+		t.line("")
+		t.line("Report with every finding:")
+		t.line("  " + printable(*t.pass.ReportURI))
+	} else if t.pass.FindingsTruncated {
+		t.line("")
+		t.para(fmt.Sprintf("Only the first %s were kept: --report URI keeps all.", count(int64(len(t.pass.Findings)), "finding")), "", "")
+	}
+	for _, b := range blocks {
+		if b.result.State != reconcile.StateClean {
+			t.line("")
+			t.line("An engine's message names a file? This tells which damage it speaks of:")
+			t.line("  " + shellQuote(t.opts.Command.program()) + " explain 'ERROR TEXT'")
+			return
+		}
+	}
+}
