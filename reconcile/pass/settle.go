@@ -108,7 +108,7 @@ func (p *engine) passLimits(actions [][]reconcile.PlanAction, found [][]reconcil
 
 // finish fixes the target's line and hands it and its findings on.
 func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Finding) error {
-	findings = append(slices.Clone(l.facts.Findings), findings...)
+	findings = dedupe(append(slices.Clone(l.facts.Findings), findings...))
 	r := &l.result
 	r.Findings = int64(len(findings))
 	r.NotChecked = append(r.NotChecked, l.facts.NotChecked...)

@@ -239,7 +239,10 @@ func TestOneTable(t *testing.T) {
 			line{"unreadable", "bad_manifest", 4, []brief{{four().ManifestName(), "unreadable", "bad_manifest", "none", nil}}}},
 		{"a newest manifest without a byte is unreadable", func(w *world) { w.write("t.lance", four(), lancetest.Empty(four().ManifestName())); aged(w) },
 			line{"unreadable", "bad_manifest", 4, []brief{{four().ManifestName(), "unreadable", "bad_manifest", "none", nil}}}},
-		{"an unknown reader flag stops the look", func(w *world) { w.write("t.lance", four().Flags(512, 512), lancetest.Missing(name(four(), 1))); aged(w) },
+		{"an unknown reader flag stops the look", func(w *world) {
+			w.write("t.lance", four().Flags(512, 512), lancetest.Missing(name(four(), 1)))
+			aged(w)
+		},
 			line{"unreadable", "unknown_reader_flags", 4, nil}},
 		{"an unknown writer flag stops the commit only", func(w *world) { w.write("t.lance", four().Flags(0, 1024), lancetest.Missing(name(four(), 1))); aged(w) },
 			line{"diverged", "", 3, []brief{{name(four(), 1), "missing", "", "drop_fragment", []string{"unknown_writer_flags"}}}}},

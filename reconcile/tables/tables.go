@@ -47,8 +47,8 @@ type Table struct {
 	views []*view
 	// bases resolves base paths, by the text that the metadata gives.
 	bases map[string]baseAt
-	// indexFiles keeps what index folders listed: several versions share an index.
-	indexFiles map[objstore.Location][]string
+	// indexFiles keeps what index folders showed: several versions share an index.
+	indexFiles map[objstore.Location]indexFound
 	// first look, kept to compare with
 	version   uint64
 	versions  *lance.VersionSet
@@ -74,7 +74,7 @@ func New(t reconcile.Target, stores Stores, opts Options) *Table {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Table{target: t, stores: stores, opts: opts, bases: map[string]baseAt{}, indexFiles: map[objstore.Location][]string{}}
+	return &Table{target: t, stores: stores, opts: opts, bases: map[string]baseAt{}, indexFiles: map[objstore.Location]indexFound{}}
 }
 
 // Target implements reconcile.Source.
@@ -301,13 +301,10 @@ func (t *Table) metadataFinding(name string, v reconcile.Verdict, reason string,
 // leaves the newest version in doubt.
 func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Manifest, out *reconcile.Facts) error {
 	traces, err := lance.Traces(ctx, t.main, vs, m)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		out.Findings = append(out.Findings, t.cannotLook("_refs/", err).Findings...)
-		return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	t.noteRefs(err, out)
 	for _, tr := range traces {
 		if tr.Strong {
 			out.State = reconcile.StateRolledBack
@@ -327,3 +324,19 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	}
 	return nil
 }
+
+// noteRefs turns what kept the refs from being read into findings: a ref that is
+// no ref is damage, one that cannot be read leaves the newest version in doubt.
+func (t *Table) noteRefs(err error, out *reconcile.Facts) {
+	if err == nil {
+		return
+	}
+	var corrupt *lance.CorruptError
+	if errors.As(err, &corrupt) {
+		out.Findings = append(out.Findings, t.metadataFinding(corrupt.Name, reconcile.Unreadable, reasonBadRef, err))
+		return
+	}
+	out.Findings = append(out.Findings, t.cannotLook("_refs/", err).Findings...)
+}
+
+const reasonBadRef = "bad_ref"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 
@@ -77,24 +76,12 @@ func (t *Table) openViews(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 // openPromised adds what tags and branches promise.
 func (t *Table) openPromised(ctx context.Context, vs *lance.VersionSet, out *reconcile.Facts) error {
 	tags, err := lance.Tags(ctx, t.main)
-	if err == nil {
-		var branches []lance.Branch
-		branches, err = lance.Branches(ctx, t.main)
-		if err == nil {
-			return t.addPromised(ctx, vs, tags, branches, out)
-		}
-	}
+	branches, branchErr := lance.Branches(ctx, t.main)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var corrupt *lance.CorruptError
-	if errors.As(err, &corrupt) {
-		f := t.metadataFinding(corrupt.Name, reconcile.Unreadable, "bad_ref", err)
-		out.Findings = append(out.Findings, f)
-		return nil
-	}
-	out.Findings = append(out.Findings, t.cannotLook("_refs/", err).Findings...)
-	return nil
+	t.noteRefs(errors.Join(err, branchErr), out)
+	return t.addPromised(ctx, vs, tags, branches, out)
 }
 
 func (t *Table) addPromised(ctx context.Context, vs *lance.VersionSet, tags []lance.Tag, branches []lance.Branch, out *reconcile.Facts) error {
@@ -230,7 +217,7 @@ func (t *Table) viewReferences(ctx context.Context, v *view) iter.Seq2[reconcile
 				yield(reconcile.Reference{}, fmt.Errorf("walk manifest %s: %w", v.entry.Name, err))
 				return
 			}
-			if f.Kind == lance.KindIndex {
+			if f.Kind == lance.KindIndex && f.IndexName != lance.FragReuseIndex {
 				continue // named below, with the places it may lie at
 			}
 			if !yield(t.reference(m, v, f), nil) {
@@ -318,13 +305,13 @@ func indexDir(loc objstore.Location, uuid string, datasetRoot bool) (objstore.Lo
 }
 
 // indexReferences names the files of one index: those recorded or, for releases
-// that recorded none, those that an index of its kind certainly has and those that
-// a listing of its folder shows. known is false when nothing certain can be said.
+// that recorded none, those that an index of its kind certainly has. known is
+// false when nothing certain can be said.
 //
 // Lance gives every index of a branch the newest base id, whose folder need not be
 // the one that holds it; therefore the other bases and the root are alternates.
 func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view, x lance.Index) (refs []reconcile.Reference, known bool, err error) {
-	if x.Name == lance.MemWALIndex {
+	if x.Name == lance.MemWALIndex || x.Name == lance.FragReuseIndex {
 		return nil, true, nil
 	}
 	root, isRoot, unknown := v.store.root, true, false
@@ -334,19 +321,10 @@ func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view,
 	}
 	dir, rel := indexDir(root, x.UUID, isRoot)
 	files := x.Files
-	if len(files) == 0 {
-		var listed []string
-		if !unknown {
-			if listed, err = t.listIndex(ctx, root, dir); err != nil {
-				return nil, false, err
-			}
-		}
-		must, ok := x.Signature(listed)
-		if !ok && len(listed) == 0 {
-			return nil, false, nil
-		}
-		for _, name := range union(must, listed) {
-			files = append(files, lance.IndexFile{Path: name})
+	oneOf := false
+	if len(files) == 0 && !unknown {
+		if files, oneOf, err = t.unrecorded(ctx, x, root, rel); err != nil {
+			return nil, false, err
 		}
 	}
 	for _, f := range files {
@@ -354,13 +332,62 @@ func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view,
 			IndexUUID: x.UUID, IndexName: x.Name, MinSize: lance.MinFileSize(lance.KindIndex, f.Path), PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}
 		if unknown {
 			ref.Base, ref.Reason = objstore.Location{}, reconcile.ReasonUnknownBase
-		} else {
-			ref.Location = dir.Join(f.Path)
-			ref.Alternates = t.indexAlternates(m, v, x, ref.Location, f.Path)
+			refs = append(refs, ref)
+			continue
+		}
+		ref.Location = dir.Join(f.Path)
+		ref.Alternates = t.indexAlternates(m, v, x, ref.Location, f.Path)
+		if oneOf && len(refs) == 1 {
+			refs[0].Alternates = append(refs[0].Alternates, reconcile.Place{Base: root, Location: ref.Location})
+			continue
 		}
 		refs = append(refs, ref)
 	}
-	return refs, true, nil
+	return refs, len(refs) > 0, nil
+}
+
+// emptyIndex are the files, any one of which an index without details (up to Lance
+// 0.19) has: a bitmap or label list's only file first, since an index that lost
+// one file and lists empty had only one, then the first file of every other kind.
+var emptyIndex = []lance.IndexFile{{Path: "bitmap_page_lookup.lance"}, {Path: "page_lookup.lance"}, {Path: "page_data.lance"}, {Path: "tokens.lance"}, {Path: "invert.lance"},
+	{Path: "docs.lance"}, {Path: "metadata.lance"}, {Path: "index.idx"}}
+
+// unrecorded finds what an index that records no files certainly has. oneOf means
+// that any one of the files is enough to call the index present: its folder lists
+// empty, which proves nothing by itself, and HEADs decide.
+func (t *Table) unrecorded(ctx context.Context, x lance.Index, root objstore.Location, rel string) (files []lance.IndexFile, oneOf bool, err error) {
+	key := root.Join(rel)
+	if found, ok := t.indexFiles[key]; ok {
+		return found.files, found.oneOf, nil
+	}
+	var must []string
+	var listed int
+	var known bool
+	r, err := t.stores.Reader(ctx, root)
+	if err == nil {
+		must, listed, known, err = x.FindFiles(ctx, &rooted{r: r, root: root}, rel+"/")
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, false, context.Cause(ctx)
+		}
+		t.opts.Logger.Debug("list index folder", "url", key.String(), "err", err)
+		must, known = x.Signature(nil)
+	}
+	for _, name := range must {
+		files = append(files, lance.IndexFile{Path: name})
+	}
+	if !known && listed == 0 && err == nil && x.DetailsType == "" {
+		files, oneOf = emptyIndex, true
+	}
+	t.indexFiles[key] = indexFound{files, oneOf}
+	return files, oneOf, nil
+}
+
+// indexFound is what unrecorded found.
+type indexFound struct {
+	files []lance.IndexFile
+	oneOf bool
 }
 
 // indexAlternates are the other places an index file of a table with base paths
@@ -386,33 +413,6 @@ func (t *Table) indexAlternates(m *lance.Manifest, v *view, x lance.Index, first
 	return out
 }
 
-// listIndex lists the names of the files of an index folder. A folder that is not
-// there lists as empty, which proves nothing.
-func (t *Table) listIndex(ctx context.Context, base, dir objstore.Location) ([]string, error) {
-	if names, ok := t.indexFiles[dir]; ok {
-		return names, nil
-	}
-	r, err := t.stores.Reader(ctx, base)
-	if err != nil {
-		return nil, nil // what cannot be listed is told by the HEADs
-	}
-	var names []string
-	for at, err := range r.List(ctx, dir.Dir(), "") {
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			t.opts.Logger.Debug("list index folder", "url", dir.String(), "err", err)
-			return nil, nil
-		}
-		if name, ok := at.Location.Rel(dir); ok && !strings.HasPrefix(path.Base(name), ".") {
-			names = append(names, name)
-		}
-	}
-	t.indexFiles[dir] = names
-	return names, nil
-}
-
 // noteIndexes finds, once, the indexes of the newest version whose files nobody
 // can name.
 func (t *Table) noteIndexes(ctx context.Context) error {
@@ -430,21 +430,10 @@ func (t *Table) noteIndexes(ctx context.Context) error {
 		}
 		if !known {
 			t.indexNote = append(t.indexNote, reconcile.NotChecked{Role: reconcile.RoleIndex,
-				Reason: fmt.Sprintf("index %s records no files, its kind names none for certain, and its folder lists empty, which proves nothing", x.Name)})
+				Reason: fmt.Sprintf("index %s records no files, its kind names none for certain, and what its folder lists settles nothing", x.Name)})
 		}
 	}
 	return nil
-}
-
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, s := range b {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // seen remembers which objects were named before, over all versions in scope, in
@@ -471,11 +460,15 @@ func (s *seen) before(ref reconcile.Reference) bool {
 }
 
 // key identifies what a reference names: role and place, or role and name where
-// the metadata does not resolve.
+// the metadata does not resolve. An index file is known by its index, since the
+// versions of a branch need not agree on where that lies.
 func key(ref reconcile.Reference) [16]byte {
 	h := sha256.New()
 	h.Write([]byte{byte(ref.Role)})
-	if ref.Location != (objstore.Location{}) {
+	if ref.IndexUUID != "" {
+		_, name, _ := strings.Cut(ref.Path, ref.IndexUUID+"/")
+		h.Write([]byte(ref.IndexUUID + "/" + name))
+	} else if ref.Location != (objstore.Location{}) {
 		h.Write([]byte(ref.Location.Canonical()))
 	} else {
 		h.Write([]byte{0})
