@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"time"
 )
 
@@ -77,7 +78,7 @@ func (r Range) Bounds(size int64) (begin, end int64, err error) {
 
 // Valid is nil, or an error that matches [fs.ErrInvalid].
 func (r Range) Valid() error {
-	if r.Length < 0 || r.Offset < 0 && r.Length != 0 {
+	if r.Length < 0 || r.Offset < 0 && r.Length != 0 || r.Length > math.MaxInt64-max(0, r.Offset) {
 		return fmt.Errorf("range {%d, %d}: %w", r.Offset, r.Length, fs.ErrInvalid)
 	}
 	return nil
