@@ -81,8 +81,8 @@ func library(t testing.TB) (lib, script string) {
 		}
 	}
 	if slices.Contains(strings.Split(os.Getenv("RECONCILE_TEST_REQUIRE"), ","), "lance") {
-		t.Fatal("the real library is required but node or @lancedb/lancedb is not found; set RECONCILE_TEST_LANCEDB or run npm ci in e2e/fixtures")
+		t.Fatal("the real library is required but node or @lancedb/lancedb is not found; set RECONCILE_TEST_LANCEDB or run npm install --no-save in e2e/fixtures")
 	}
-	t.Skip("node or @lancedb/lancedb not found; set RECONCILE_TEST_LANCEDB or run npm ci in e2e/fixtures")
+	t.Skip("node or @lancedb/lancedb not found; set RECONCILE_TEST_LANCEDB or run npm install --no-save in e2e/fixtures")
 	return "", ""
 }
