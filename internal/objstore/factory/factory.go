@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/internal/objstore/file"
+	"github.com/rocketkeep/reconcile/internal/objstore/s3"
 	"github.com/rocketkeep/reconcile/internal/objstore/wrap"
 )
 
@@ -53,6 +55,8 @@ type Options struct {
 	MaxRequestsPerSecond float64
 	// HeadOracle answers Stat through the vendor's own client instead of the fast path.
 	HeadOracle bool
+	// Checksums asks for stored checksums with each HEAD (see s3.Options).
+	Checksums bool
 	// Open replaces how the raw store of a root is opened (tests, fault injection);
 	// answering nil, nil leaves a root to the built-in switch.
 	Open   func(ctx context.Context, root objstore.Location) (objstore.Writer, error)
@@ -61,11 +65,32 @@ type Options struct {
 
 // Set opens stores and keeps them. It is safe for concurrent use.
 type Set struct {
-	opts  Options
-	meter wrap.Meter
+	opts      Options
+	overrides []override
+	badRoot   error // of an override; told by the first use
+	meter     wrap.Meter
 
-	mu     sync.Mutex
-	stores map[objstore.Location]objstore.Writer
+	mu      sync.Mutex
+	clients map[S3Options]*s3.Client
+	shares  map[place]*share
+	stores  map[place]objstore.Writer
+}
+
+type override struct {
+	root objstore.Location
+	s3   S3Options
+}
+
+// place is where a store is kept: a root and the way to it.
+type place struct {
+	root objstore.Location
+	s3   S3Options
+}
+
+// share is what the stores of one container have in common.
+type share struct {
+	limiter *wrap.Limiter
+	gate    *wrap.Gate
 }
 
 // New makes a set. It touches nothing.
@@ -73,7 +98,32 @@ func New(opts Options) *Set {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Set{opts: opts, stores: map[objstore.Location]objstore.Writer{}}
+	s := &Set{opts: opts, clients: map[S3Options]*s3.Client{}, shares: map[place]*share{}, stores: map[place]objstore.Writer{}}
+	for _, o := range opts.PerPrefix {
+		root, err := objstore.Parse(o.Root)
+		if err != nil && s.badRoot == nil {
+			s.badRoot = fmt.Errorf("root of an override: %w", err)
+		}
+		s.overrides = append(s.overrides, override{root: root, s3: o.S3})
+	}
+	return s
+}
+
+// way is the options that hold for a place: the override with the longest root that
+// covers it, else the general ones. Endpoints are not compared; they follow from it.
+func (s *Set) way(loc objstore.Location) S3Options {
+	best, found := S3Options{}, -1
+	for _, o := range s.overrides {
+		root := strings.TrimRight(o.root.Key, "/")
+		covers := root == "" || loc.Key == root || strings.HasPrefix(loc.Key, root+"/")
+		if o.root.Scheme == loc.Scheme && o.root.Bucket == loc.Bucket && covers && len(root) > found {
+			best, found = o.s3, len(root)
+		}
+	}
+	if found >= 0 {
+		return best
+	}
+	return s.opts.S3
 }
 
 // Locate reads a URI or path and completes it: the host of a custom endpoint from
@@ -81,53 +131,144 @@ func New(opts Options) *Set {
 // part of the path that exists. It reads the environment, the shared AWS
 // configuration and the disk, never the network.
 func (s *Set) Locate(uri string) (objstore.Location, error) {
+	if s.badRoot != nil {
+		return objstore.Location{}, s.badRoot
+	}
 	loc, err := objstore.Parse(uri)
 	if err != nil {
-		return loc, err
+		return objstore.Location{}, err
 	}
-	if loc.Scheme == "file" {
+	switch loc.Scheme {
+	case "file":
 		return file.Resolve(loc), nil
+	case "s3":
+		// Reading the environment and files has nothing that could be cancelled.
+		client, err := s.client(context.TODO(), s.way(loc))
+		if err != nil {
+			return objstore.Location{}, &objstore.Error{Op: "open", Location: loc, Err: err}
+		}
+		loc.Endpoint = client.Host()
 	}
 	return loc, nil
+}
+
+// client is the way to a service, made once per set of options.
+func (s *Set) client(ctx context.Context, way S3Options) (*s3.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[way]; c != nil {
+		return c, nil
+	}
+	c, err := s3.NewClient(ctx, s3.Options{
+		Endpoint: way.Endpoint, Region: way.Region, Profile: way.Profile, RoleARN: way.RoleARN, PathStyle: way.PathStyle,
+		HeadOracle: s.opts.HeadOracle, Checksums: s.opts.Checksums, MaxIdleConns: max(s.opts.MaxInFlight, 256),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.clients[way] = c
+	return c, nil
 }
 
 // Reader opens the store of root for looking: a store root, a dataset root or a base
 // path, as Locate answered it. The Reader serves everything in the same bucket; for
 // files, everything below root, which must be a folder: when that is absent every
 // answer is [objstore.ErrNoSuchBucket]. Readers are kept and shared.
+//
+// It may touch the network to get credentials; without any the error matches
+// [objstore.ErrNoCredentials]. It does not ask the store. A location whose endpoint
+// is not the one configured for it matches [fs.ErrInvalid]; an unknown scheme
+// matches [objstore.ErrUnsupported].
 func (s *Set) Reader(ctx context.Context, root objstore.Location) (objstore.Reader, error) {
-	return s.raw(ctx, root)
+	raw, sh, err := s.raw(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	var r objstore.Reader = wrap.NewCount(raw, &s.meter)
+	r = wrap.NewLimit(r, sh.limiter)
+	r = wrap.NewAdaptive(r, sh.gate)
+	return wrap.NewRetry(r, s.retry()), nil
 }
 
-// Writer is Reader for a store that reports are put into. Writes are never repeated.
+// Writer is Reader for a store that reports are put into. Writes are counted and
+// limited like reads, and never repeated.
 func (s *Set) Writer(ctx context.Context, root objstore.Location) (objstore.Writer, error) {
-	return s.raw(ctx, root)
+	raw, sh, err := s.raw(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	w := wrap.NewCountWriter(raw, &s.meter)
+	w = wrap.NewLimitWriter(w, sh.limiter)
+	w = wrap.NewAdaptiveWriter(w, sh.gate)
+	return wrap.NewRetryWriter(w, s.retry()), nil
+}
+
+func (s *Set) retry() wrap.RetryOptions {
+	return wrap.RetryOptions{Attempts: s.opts.Attempts, RequestTimeout: s.opts.RequestTimeout, Meter: &s.meter}
 }
 
 // Counters is what was sent to all stores of the set so far.
 func (s *Set) Counters() wrap.Counters { return s.meter.Snapshot() }
 
 // Close gives up idle connections. The set can be used on.
-func (s *Set) Close() {}
-
-func (s *Set) raw(ctx context.Context, root objstore.Location) (objstore.Writer, error) {
+func (s *Set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := root
-	if root.Scheme != "file" {
-		key = root.Container()
+	for _, c := range s.clients {
+		c.Close()
 	}
-	if st := s.stores[key]; st != nil {
-		return st, nil
-	}
-	st, err := s.open(ctx, root)
-	if err == nil {
-		s.stores[key] = st
-	}
-	return st, err
 }
 
-func (s *Set) open(ctx context.Context, root objstore.Location) (objstore.Writer, error) {
+// raw is the bare store of a root, opened once, and what it shares.
+func (s *Set) raw(ctx context.Context, root objstore.Location) (objstore.Writer, *share, error) {
+	if s.badRoot != nil {
+		return nil, nil, s.badRoot
+	}
+	if root.Scheme == "file" {
+		root.Key = cleanRoot(root.Key)
+	}
+	at, container := place{root: root}, place{root: root.Container()}
+	if root.Scheme != "file" {
+		at.root = root.Container()
+	}
+	if root.Scheme == "s3" {
+		at.s3 = s.way(root)
+		container.s3 = at.s3
+	}
+	s.mu.Lock()
+	st, sh := s.stores[at], s.shares[container]
+	if sh == nil {
+		sh = &share{limiter: wrap.NewLimiter(s.opts.MaxInFlight, s.opts.MaxRequestsPerSecond), gate: wrap.NewGate(s.opts.Logger)}
+		s.shares[container] = sh
+	}
+	s.mu.Unlock()
+	if st != nil {
+		return st, sh, nil
+	}
+	// Not under the lock: credentials may come from the network. Two stores of one
+	// place do no harm; the first that is kept stays.
+	st, err := s.open(ctx, root, at.s3)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kept := s.stores[at]; kept != nil {
+		return kept, sh, nil
+	}
+	s.stores[at] = st
+	return st, sh, nil
+}
+
+func cleanRoot(key string) string {
+	if trimmed := strings.TrimRight(key, "/"); trimmed != "" {
+		return trimmed
+	}
+	return key
+}
+
+// open is the explicit switch of schemes.
+func (s *Set) open(ctx context.Context, root objstore.Location, way S3Options) (objstore.Writer, error) {
 	if s.opts.Open != nil {
 		if st, err := s.opts.Open(ctx, root); st != nil || err != nil {
 			return st, err
@@ -136,6 +277,12 @@ func (s *Set) open(ctx context.Context, root objstore.Location) (objstore.Writer
 	switch root.Scheme {
 	case "file":
 		return file.New(root)
+	case "s3":
+		client, err := s.client(ctx, way)
+		if err != nil {
+			return nil, &objstore.Error{Op: "open", Location: root, Err: err}
+		}
+		return client.Bucket(ctx, root)
 	default:
 		return nil, &objstore.Error{Op: "open", Location: root, Err: fmt.Errorf("scheme %q: %w", root.Scheme, objstore.ErrUnsupported)}
 	}
