@@ -97,7 +97,7 @@ type keyValue struct{ key, value string }
 type Builder struct {
 	version       uint64
 	naming        Naming
-	columns       []string
+	columns       []schemaField
 	fragments     []*fragment
 	indices       []*index
 	bases         []base
@@ -123,7 +123,7 @@ type Builder struct {
 // New begins a table at version 1.
 func New() *Builder {
 	return &Builder{
-		version: 1, columns: []string{"id"}, writer: [2]string{"lance", "12.0.0"}, format: "2.2",
+		version: 1, columns: []schemaField{{"id", "int32"}}, writer: [2]string{"lance", "12.0.0"}, format: "2.2",
 		timestamp: time.Date(2026, 11, 1, 12, 0, 0, 123456789, time.UTC), footer: [2]uint16{0, 2},
 	}
 }
@@ -135,7 +135,28 @@ func (b *Builder) Version(v uint64) *Builder { b.version = v; return b }
 func (b *Builder) Naming(n Naming) *Builder { b.naming = n; return b }
 
 // Columns sets the schema: int32 columns with the field ids 0, 1, …
-func (b *Builder) Columns(names ...string) *Builder { b.columns = names; return b }
+func (b *Builder) Columns(names ...string) *Builder {
+	b.columns = nil
+	for _, name := range names {
+		b.columns = append(b.columns, schemaField{name, "int32"})
+	}
+	return b
+}
+
+// schemaField is a column of the table: name and logical type.
+type schemaField struct{ name, logical string }
+
+// Values adds a fragment with the given rows in one data file of format 2.0, and
+// makes these columns the schema. Fragments with values and generated ones do not
+// go together in one table. Columns must have equally many rows.
+func (b *Builder) Values(columns ...Column) *Builder {
+	b.columns = nil
+	for _, c := range columns {
+		b.columns = append(b.columns, schemaField{c.name, c.logical()})
+	}
+	b.format = "2.0"
+	return b.Fragment(uint64(columns[0].rows()), File{Major: 2, Minor: 0, Data: ValueFile(columns...)})
+}
 
 // Timestamp sets the commit time.
 func (b *Builder) Timestamp(t time.Time) *Builder { b.timestamp = t; return b }

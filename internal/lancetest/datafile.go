@@ -24,52 +24,70 @@ func DataFile(rows uint64, names []string, values []int32) []byte {
 // dataFileAt is a data file whose bytes begin at position start of the object:
 // everything in it is addressed absolutely, so that a hole may lie before it.
 func dataFileAt(start, rows uint64, names []string, values []int32) []byte {
-	var schema []byte
+	var schema []schemaField
+	var columns [][]byte
 	for i, name := range names {
-		schema = appendBytes(schema, 1, encodeField(name, int32(i)))
+		schema = append(schema, schemaField{name, "int32"})
+		columns = append(columns, constantColumn(rows, values[i]))
 	}
-	descriptor := appendUint(appendBytes(nil, 1, schema), 2, rows)
+	return finishFile(nil, start, rows, schema, columns, [2]uint16{2, 2})
+}
 
-	out := descriptor
-	var columns []byte // table
-	firstColumn := start + uint64(len(out))
-	for i := range names {
-		meta := constantColumn(rows, values[i])
-		columns = binary.LittleEndian.AppendUint64(columns, start+uint64(len(out)))
-		columns = binary.LittleEndian.AppendUint64(columns, uint64(len(meta)))
-		out = append(out, meta...)
+// finishFile appends everything that follows the data buffers in out: descriptor,
+// column metadata, the two tables and the footer with its version. The first byte
+// of out is at position start of the object.
+func finishFile(out []byte, start, rows uint64, schema []schemaField, columns [][]byte, version [2]uint16) []byte {
+	here := func() uint64 { return start + uint64(len(out)) }
+	table := func(table []byte, size int) []byte {
+		return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(table, here()), uint64(size))
 	}
-	columnTable := start + uint64(len(out))
-	out = append(out, columns...)
-	globalTable := start + uint64(len(out))
-	out = binary.LittleEndian.AppendUint64(out, start)
-	out = binary.LittleEndian.AppendUint64(out, uint64(len(descriptor)))
+	var fields []byte
+	for i, c := range schema {
+		fields = appendBytes(fields, 1, encodeField(c, int32(i)))
+	}
+	descriptor := appendUint(appendBytes(nil, 1, fields), 2, rows)
+	globals := table(nil, len(descriptor))
+	out = append(out, descriptor...)
 
-	for _, n := range []uint64{firstColumn, columnTable, globalTable} {
+	first := here()
+	var places []byte
+	for _, c := range columns {
+		places = table(places, len(c))
+		out = append(out, c...)
+	}
+	columnTable := here()
+	out = append(out, places...)
+	globalTable := here()
+	out = append(out, globals...)
+	for _, n := range []uint64{first, columnTable, globalTable} {
 		out = binary.LittleEndian.AppendUint64(out, n)
 	}
 	out = binary.LittleEndian.AppendUint32(out, 1)
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(names)))
-	out = binary.LittleEndian.AppendUint16(out, 2)
-	out = binary.LittleEndian.AppendUint16(out, 2)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(columns)))
+	out = binary.LittleEndian.AppendUint16(out, version[0])
+	out = binary.LittleEndian.AppendUint16(out, version[1])
 	return append(out, "LANC"...)
 }
 
-// constantColumn is a ColumnMetadata with one page of rows equal values.
+// direct is Encoding{direct{Any{type_url, value}}}.
+func direct(typeURL string, msg []byte) []byte {
+	holder := appendBytes(appendString(nil, 1, typeURL), 2, msg)
+	return appendBytes(nil, 2, appendBytes(nil, 1, holder))
+}
+
+// columnMetadata is a ColumnMetadata with one page.
+func columnMetadata(page []byte) []byte {
+	column := appendBytes(nil, 1, direct("/lance.encodings.ColumnEncoding", appendBytes(nil, 1, nil)))
+	return appendBytes(column, 2, page)
+}
+
+// constantColumn has one page of rows equal values.
 func constantColumn(rows uint64, value int32) []byte {
-	// Encoding{direct{Any{type_url, value}}}
-	direct := func(typeURL string, msg []byte) []byte {
-		holder := appendBytes(appendString(nil, 1, typeURL), 2, msg)
-		return appendBytes(nil, 2, appendBytes(nil, 1, holder))
-	}
 	const allValidItem = 1
 	layout := appendBytes(nil, 5, []byte{allValidItem})
 	layout = appendBytes(layout, 6, binary.LittleEndian.AppendUint32(nil, uint32(value)))
 	page := appendUint(nil, 3, rows)
-	page = appendBytes(page, 4, direct("/lance.encodings21.PageLayout", appendBytes(nil, 2, layout)))
-
-	column := appendBytes(nil, 1, direct("/lance.encodings.ColumnEncoding", appendBytes(nil, 1, nil)))
-	return appendBytes(column, 2, page)
+	return columnMetadata(appendBytes(page, 4, direct("/lance.encodings21.PageLayout", appendBytes(nil, 2, layout))))
 }
 
 // dataFile is the generated content of a data file with the given fields: every
@@ -79,7 +97,7 @@ func (b *Builder) dataFile(rows uint64, fields []int32) []byte {
 	for i, id := range fields {
 		values[i] = id
 		if id >= 0 && int(id) < len(b.columns) {
-			names[i] = b.columns[id]
+			names[i] = b.columns[id].name
 		} else {
 			names[i] = fmt.Sprintf("gone_%d", i)
 		}

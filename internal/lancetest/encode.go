@@ -81,10 +81,10 @@ func (b *Builder) transactionMessage() []byte {
 
 func (b *Builder) message(indexPos, txnPos *uint64) []byte {
 	var m []byte
-	for i, name := range b.columns {
-		field := encodeField(name, int32(i))
+	for i, c := range b.columns {
+		field := encodeField(c, int32(i))
 		if b.primaryKey && i == 0 {
-			field = encodeKeyField(name)
+			field = encodeKeyField(c)
 		}
 		m = appendBytes(m, 1, field)
 	}
@@ -166,23 +166,31 @@ func (b *Builder) highestFragment() *uint64 {
 	return highest
 }
 
-// encodeField is a nullable int32 field at the top level. Field ids of 0 and the
-// type value of a plain field are left out, as by the real writer.
-func encodeField(name string, id int32) []byte {
-	f := appendString(nil, 2, name)
+// encodeField is a nullable field at the top level. Field ids of 0 and the type
+// value of a plain field are left out, as by the real writer.
+func encodeField(c schemaField, id int32) []byte {
+	f := appendString(nil, 2, c.name)
 	f = appendUint(f, 3, uint64(id))
 	f = appendUintAlways(f, 4, ^uint64(0)) // parent -1
-	f = appendString(f, 5, "int32")
+	f = appendString(f, 5, c.logical)
 	f = appendBool(f, 6, true)
-	const plainEncoding = 1
-	return appendUint(f, 7, plainEncoding)
+	return appendUint(f, 7, legacyEncoding(c))
 }
 
-// encodeKeyField is the not-null int32 field 0 as unenforced primary key.
-func encodeKeyField(name string) []byte {
-	f := appendString(nil, 2, name)
+// legacyEncoding is Field.encoding, which only the 0.1 format looks at.
+func legacyEncoding(c schemaField) uint64 {
+	const plain, varBinary = 1, 2
+	if c.logical == "string" {
+		return varBinary
+	}
+	return plain
+}
+
+// encodeKeyField is field 0, not null, as unenforced primary key.
+func encodeKeyField(c schemaField) []byte {
+	f := appendString(nil, 2, c.name)
 	f = appendUintAlways(f, 4, ^uint64(0))
-	f = appendUint(appendString(f, 5, "int32"), 7, 1)
+	f = appendUint(appendString(f, 5, c.logical), 7, legacyEncoding(c))
 	f = appendMap(f, 10, "lance-schema:unenforced-primary-key", []byte("true"))
 	return appendBool(f, 12, true)
 }

@@ -75,7 +75,7 @@ func (l Large) Manifest() []byte {
 	size, _ := l.tail()
 	const perFragment = 110
 	out := make([]byte, 4, 4+l.Fragments*perFragment)
-	out = appendBytes(out, 1, encodeField("id", 0))
+	out = appendBytes(out, 1, encodeField(schemaField{"id", "int32"}, 0))
 	var flags uint64
 	for i := range l.Fragments {
 		file := encodeFile(File{Path: l.fileName(i), Fields: []int32{0}, Major: 2, Minor: 2}, size)

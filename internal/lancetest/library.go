@@ -17,11 +17,13 @@ type Probed struct {
 	Version uint64 `json:"version"`
 	// Rows is the library's count, Scanned the number of rows that a full read
 	// yields; they differ when files are lost or metadata lies.
-	Rows     int64             `json:"rows"`
-	Scanned  int64             `json:"scanned"`
-	Versions []uint64          `json:"versions"`
-	Indexes  []string          `json:"indexes"`
-	Tags     map[string]uint64 `json:"tags"`
+	Rows    int64 `json:"rows"`
+	Scanned int64 `json:"scanned"`
+	// Sample holds up to three rows: values as text by column name, nil for null.
+	Sample   []map[string]*string `json:"sample"`
+	Versions []uint64             `json:"versions"`
+	Indexes  []string             `json:"indexes"`
+	Tags     map[string]uint64    `json:"tags"`
 	Branches map[string]struct {
 		Version uint64 `json:"version"`
 		Rows    int64  `json:"rows"`
@@ -33,8 +35,9 @@ type Probed struct {
 
 // Probe asks the newest pinned release of the real library about local tables.
 // It needs node and the npm package, found in $RECONCILE_TEST_LANCEDB, in
-// e2e/fixtures, or where e2e/fixtures/make.sh installs it. Without them the test
-// is skipped, and failed when $RECONCILE_TEST_REQUIRE lists "lance".
+// e2e/fixtures, or where e2e/fixtures/make.sh installs it. Without them, and with
+// -short, the test is skipped; it fails instead when $RECONCILE_TEST_REQUIRE lists
+// "lance".
 func Probe(t testing.TB, roots ...string) []Probed {
 	t.Helper()
 	lib, script := library(t)
@@ -71,6 +74,10 @@ func library(t testing.TB) (lib, script string) {
 	if cache, err := os.UserCacheDir(); err == nil {
 		places = append(places, filepath.Join(cache, "reconcile", "lancedb", newestRelease))
 	}
+	required := slices.Contains(strings.Split(os.Getenv("RECONCILE_TEST_REQUIRE"), ","), "lance")
+	if testing.Short() && !required {
+		t.Skip("the real library is not asked with -short")
+	}
 	_, noNode := exec.LookPath("node")
 	for _, dir := range places {
 		if dir == "" || noNode != nil {
@@ -80,7 +87,7 @@ func library(t testing.TB) (lib, script string) {
 			return dir, filepath.Join(fixtures, "probe.mjs")
 		}
 	}
-	if slices.Contains(strings.Split(os.Getenv("RECONCILE_TEST_REQUIRE"), ","), "lance") {
+	if required {
 		t.Fatal("the real library is required but node or @lancedb/lancedb is not found; set RECONCILE_TEST_LANCEDB or run npm install --no-save in e2e/fixtures")
 	}
 	t.Skip("node or @lancedb/lancedb not found; set RECONCILE_TEST_LANCEDB or run npm install --no-save in e2e/fixtures")

@@ -63,10 +63,40 @@ func TestTheRealLibraryReadsWhatTheBuilderMakes(t *testing.T) {
 			for v := range want.versions {
 				expect.Versions = append(expect.Versions, uint64(v+1))
 			}
+			if want.rows > 0 && len(got[i].Sample) == 0 {
+				t.Error("no row came back")
+			}
+			got[i].Sample = nil
 			if diff := cmp.Diff(expect, got[i], equateEmpty); diff != "" {
 				t.Errorf("the library's answer differs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheRealLibraryReadsBuiltValues(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "t.lance")
+	lancetest.New().Values(
+		lancetest.Strings("name", "exp-0000", "", "exp-0002", "gone").Null(3),
+		lancetest.Int64s("created_at", 1, -2, 1<<60, 4),
+	).Values(
+		lancetest.Strings("name", "", ""),
+		lancetest.Int64s("created_at", 5, 6),
+	).Delete(0, 1).WriteDir(t, root)
+
+	got := lancetest.Probe(t, root)[0]
+	if got.Error != "" || got.Rows != 5 || got.Scanned != 5 {
+		t.Errorf("got %+v, want 5 rows", got)
+	}
+	text := func(s string) *string { return &s }
+	want := []map[string]*string{
+		{"name": text(""), "created_at": text("-2")},
+		{"name": text("exp-0002"), "created_at": text("1152921504606846976")},
+		{"name": nil, "created_at": text("4")},
+	}
+	if diff := cmp.Diff(want, got.Sample); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }
 
