@@ -14,8 +14,9 @@ type subject struct {
 	// version is the newest version in digits, empty when there is none to tell.
 	version string
 	state   reconcile.State
-	// reason is the target's, or the findings' when finding is set.
-	reason string
+	// stateReason is the target's; reason the findings' when finding is set, else the
+	// target's too.
+	stateReason, reason string
 	// finding: verdict and the fields below are meaningful.
 	finding  bool
 	verdict  reconcile.Verdict
@@ -27,6 +28,8 @@ type subject struct {
 	until *time.Time
 	// everything: blocked by everything_missing.
 	everything bool
+	// blocked: something blocks every action, so that a plan holds none.
+	blocked bool
 }
 
 // advice is the next step: a sentence, lines to be given to someone as they are,
@@ -57,14 +60,14 @@ func (a adviser) next(s subject) advice {
 	switch s.state {
 	case reconcile.StateUnreadable, reconcile.StateHalfDeleted, reconcile.StateRolledBack, reconcile.StateLocked:
 		// What is wrong with the target as such comes before any of its objects.
-		s.finding, s.reason = false, ""
+		s.finding, s.reason = false, s.stateReason
 		return a.forState(s)
 	case reconcile.StateClean:
 		return a.forCleanTarget(s)
 	case reconcile.StateIncomplete:
 		if s.verdict.Damaged() && s.verdict != reconcile.Recoverable && s.verdict != reconcile.Archived {
 			return advice{text: "Nothing of this target is repaired while part of it could not be judged: first make the look complete.",
-				commands: a.check(s, "--confirm-after=5m")}
+				commands: a.check(s, a.command.later()...)}
 		}
 	}
 	return a.forVerdict(s)
@@ -81,7 +84,7 @@ func (a adviser) plan(s subject, extra ...string) []string {
 // planAndApply ends in the command that carries the plan out, where that exists.
 func (a adviser) planAndApply(s subject, extra ...string) []string {
 	cmds := a.plan(s, extra...)
-	if a.canRepair {
+	if a.canRepair && !s.blocked {
 		cmds = append(cmds, shellLine(a.command.program(), "apply", "plan.json"))
 	}
 	return cmds
@@ -102,12 +105,18 @@ func (a adviser) forCleanTarget(s subject) advice {
 }
 
 func (a adviser) forVerdict(s subject) advice {
+	if metadataRole(s.role) && s.verdict.Damaged() && s.verdict != reconcile.Archived {
+		return a.forMetadata(s)
+	}
 	switch s.verdict {
 	case reconcile.Missing:
 		return a.forMissing(s)
 	case reconcile.Recoverable:
 		return a.forRecoverable(s)
 	case reconcile.Lost:
+		if s.role == reconcile.RoleDeletion {
+			return a.forLostDeletion(s)
+		}
 		if s.role == reconcile.RoleBlob {
 			return advice{text: "No version and no peer has it. A backup that is no configured peer may: copy it to the place above and check again.", commands: a.check(s)}
 		}
@@ -119,9 +128,6 @@ func (a adviser) forVerdict(s subject) advice {
 		return advice{text: "Right size, other bytes. See what a repair would bring back; the bytes that are there stay until a proven copy replaces them.",
 			commands: a.planAndApply(s)}
 	case reconcile.Unreadable:
-		if metadataRole(s.role) {
-			return a.forMetadata(s)
-		}
 		return advice{text: "It is there and not of its format. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
 	case reconcile.Archived:
 		return advice{text: "Restore it from its archive tier with the means of the store, which takes minutes to hours, then check again.", commands: a.check(s)}
@@ -145,17 +151,33 @@ func metadataRole(r reconcile.Role) bool {
 }
 
 func (a adviser) forMetadata(s subject) advice {
-	return advice{text: "Metadata is never written by a repair. Keep writers away and bring the object back from a bucket version or a backup, then check again.",
-		commands: a.check(s)}
+	text := "Metadata is never written by a repair. Keep writers away and bring the object back from a bucket version or a backup"
+	if s.until != nil {
+		text += " before " + moment(*s.until)
+	}
+	return advice{text: text + ", then check again.", commands: a.check(s)}
+}
+
+// forLostDeletion: without its deletion file a fragment would show rows again that
+// someone deleted, so that only the whole fragment can go, and only when asked to.
+func (a adviser) forLostDeletion(s subject) advice {
+	text := "Dropping the name of a deletion file would bring deleted rows back, so that it is only reported unless a copy turns up. See what a repair would do"
+	if !a.canRepair {
+		return advice{text: text + "; nothing but the plan file is written.", commands: a.plan(s)}
+	}
+	return advice{text: text + "; the second command gives up the whole fragment.",
+		commands: append(a.plan(s), a.plan(s, "--deletion-files=drop_fragment")...)}
 }
 
 func (a adviser) forMissing(s subject) advice {
 	switch {
 	case s.everything:
 		return advice{text: "Everything is missing: then the place is likelier wrong than the data. Compare URI, endpoint, base paths and credentials with those of the writers; " +
-			"nothing is dropped before.", commands: a.check(s, "--confirm-after=5m")}
-	case metadataRole(s.role):
-		return a.forMetadata(s)
+			"nothing is dropped before.", commands: a.check(s, a.command.later()...)}
+	case s.role == reconcile.RoleDeletion:
+		return a.forLostDeletion(s)
+	case s.role == reconcile.RoleIndex:
+		return advice{text: "No row is lost with an index, searches that use it fail. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
 	case s.role == reconcile.RoleWALGeneration:
 		return advice{text: "Rows of this generation are not in the base table yet, and no commit can mend that. Bring the file back from a bucket version or a backup, then check again.",
 			commands: a.check(s)}
@@ -166,9 +188,9 @@ func (a adviser) forMissing(s subject) advice {
 func (a adviser) forRecoverable(s subject) advice {
 	text := "A version or soft-deleted copy can be brought back. "
 	if s.until != nil {
-		text = "A copy can be brought back until " + s.until.UTC().Format("2006-01-02 15:04") + " UTC, and not after. "
+		text = "A copy can be brought back until " + moment(*s.until) + ", and not after. "
 	}
-	if a.canRepair {
+	if a.canRepair && !s.blocked {
 		return advice{text: text + "Restoring never loses a row:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
 	}
 	return advice{text: text + "Keep lifecycle rules from removing it; the plan names what to restore from:", commands: a.plan(s)}
@@ -212,15 +234,15 @@ func (a adviser) forDenied(s subject) advice {
 func (a adviser) forOpen(s subject) advice {
 	switch s.reason {
 	case reconcile.ReasonThrottled:
-		return advice{text: "The store asked to slow down. Check again with fewer requests at once:", commands: a.check(s, "--concurrency=16", "--confirm-after=5m")}
+		return advice{text: "The store asked to slow down. Check again with fewer requests at once:", commands: a.check(s, append(a.command.later(), a.command.fewer(16))...)}
 	case reconcile.ReasonTimeout, reconcile.ReasonServerError, reconcile.ReasonNoAnswer, reconcile.ReasonTargetTimeout:
-		return advice{text: "The store gave no answer in time. Look at its health, then check this target alone:", commands: a.check(s, "--concurrency=32", "--confirm-after=5m")}
+		return advice{text: "The store gave no answer in time. Look at its health, then check this target alone:", commands: a.check(s, append(a.command.later(), a.command.fewer(32))...)}
 	case reconcile.ReasonUnknownBase:
 		return advice{text: "The manifest names a base that it does not define, so nobody can tell where the object lies. Ask who wrote the table (a clone or branch whose entry was lost?); older versions may tell:",
 			commands: a.check(s, "--versions=all")}
 	case reconcile.ReasonControlsFailed:
 		return advice{text: "Objects that must be there were not found either, or an object that cannot be there was: no answer of this store counts. Compare endpoint, bucket and rights (list included), then check again.",
-			commands: a.probeOr(s, a.check(s, "--confirm-after=5m"))}
+			commands: a.probeOr(s, a.check(s, a.command.later()...))}
 	case reconcile.ReasonNoSuchBucket:
 		return advice{text: "The bucket or root folder that is named does not exist. Compare name, endpoint and region with those of the writers, then check again.", commands: a.probeOr(s, a.check(s))}
 	case reconcile.ReasonBaseDenied, reconcile.ReasonAccessDenied:
@@ -231,7 +253,7 @@ func (a adviser) forOpen(s subject) advice {
 		return advice{text: "Something names a version above the newest manifest: that manifest may have been deleted. Keep writers away and look at every manifest that is left:",
 			commands: a.check(s, "--versions=all")}
 	}
-	return advice{text: "There was no trustworthy answer. Check again:", commands: a.check(s, "--confirm-after=5m")}
+	return advice{text: "There was no trustworthy answer. Check again:", commands: a.check(s, a.command.later()...)}
 }
 
 // probeOr is the store's self-test where it exists, else other.

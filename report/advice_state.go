@@ -21,7 +21,7 @@ func (a adviser) forState(s subject) advice {
 		return advice{text: "Put off after repeated failures. A check that names the target does not wait:", commands: a.check(s)}
 	case reconcile.StateHalfDeleted:
 		return advice{text: "Objects and no manifest: a delete that is under way or broke off, or a lost _versions folder. If it was meant to go, finish that with the tool that began it; " +
-			"if not, bring _versions back from bucket versions or a backup. Nothing is repaired here.", commands: a.check(s, "--confirm-after=5m")}
+			"if not, bring _versions back from bucket versions or a backup. Nothing is repaired here.", commands: a.check(s, a.command.later()...)}
 	case reconcile.StateRolledBack:
 		return a.forRolledBack(s)
 	case reconcile.StateLocked:

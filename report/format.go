@@ -42,19 +42,23 @@ func count(n int64, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// size is a size in bytes, exact and for the eye.
+// nbsp is a blank at which wrap does not break a line; wrap prints it as a blank.
+const nbsp = "\u00a0"
+
+// size is a size in bytes, exact and for the eye. It is made for wrap.
 func size(n int64) string {
 	s := count(n, "byte")
 	if n < 1024 {
 		return s
 	}
+	s = strings.ReplaceAll(s, " ", nbsp)
 	f := float64(n)
 	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if f /= 1024; f < 1023.95 {
-			return fmt.Sprintf("%s (%.1f %s)", s, f, unit)
+			return fmt.Sprintf("%s (%.1f"+nbsp+"%s)", s, f, unit)
 		}
 	}
-	return fmt.Sprintf("%s (%.1f PiB)", s, f/1024)
+	return fmt.Sprintf("%s (%.1f"+nbsp+"PiB)", s, f/1024)
 }
 
 // percent rounds down, so that 100 % means all.
@@ -110,7 +114,8 @@ func shorten(s string, width int) string {
 func wrap(text, first, rest string, width int) []string {
 	var lines []string
 	line, empty := first, true
-	for _, word := range strings.Fields(text) {
+	for word := range strings.SplitSeq(text, " ") {
+		word = strings.ReplaceAll(word, nbsp, " ")
 		if !empty && runes(line)+1+runes(word) > width {
 			lines = append(lines, line)
 			line, empty = rest, true
@@ -129,3 +134,8 @@ func runes(s string) int { return utf8.RuneCountInString(s) }
 func padRight(s string, width int) string { return s + strings.Repeat(" ", max(0, width-runes(s))) }
 
 func padLeft(s string, width int) string { return strings.Repeat(" ", max(0, width-runes(s))) + s }
+
+// moment is a time in UTC as people write it, made for wrap.
+func moment(t time.Time) string {
+	return strings.ReplaceAll(t.UTC().Format("2006-01-02 15:04")+" UTC", " ", nbsp)
+}

@@ -274,3 +274,12 @@ func fullPass(t *testing.T) reconcile.Pass {
 	}
 	return finish(p, reconcile.ExitIncomplete)
 }
+
+func fileSize(tb testing.TB, path string) int64 {
+	tb.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return st.Size()
+}

@@ -69,8 +69,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// CheckedReference is one row of the references report: a reference and what it
-// turned out to be.
+// CheckedReference is one row of the references report: a reference and what the
+// first look said.
 type CheckedReference struct {
 	Target, Store string
 	Role          reconcile.Role
@@ -163,7 +163,7 @@ func (w *Writer) openTables() (err error) {
 }
 
 // URI is where the findings of the pass will be read: the report's URI of the
-// pass document. It does not change.
+// pass document, known before the upload. It does not change.
 func (w *Writer) URI() string { return w.location(KindFindings, partName).String() }
 
 const (
@@ -197,6 +197,9 @@ func (w *Writer) add(ctx context.Context, f func() error) error {
 func (w *Writer) Findings(ctx context.Context, findings []reconcile.Finding) error {
 	return w.add(ctx, func() error { return writeRows(w.findings, findings, toFindingRow) })
 }
+
+// WantsReferences reports whether References does anything.
+func (w *Writer) WantsReferences() bool { return w.opts.References }
 
 // References adds references; without Options.References it does nothing.
 func (w *Writer) References(ctx context.Context, references []CheckedReference) error {

@@ -61,9 +61,9 @@ type referenceRow struct {
 	Version       *int64 `parquet:"version,optional" doc:"Newest version in scope that names the object; null when there is none to tell."`
 	FragmentID    *int64 `parquet:"fragment_id,optional" doc:"Fragment of the object; null when it belongs to none."`
 	ExpectedSize  *int64 `parquet:"expected_size,optional" doc:"Recorded size in bytes; null when none is recorded."`
-	Verdict       string `parquet:"verdict,dict" doc:"What the reference turned out to be; present when all is well."`
+	Verdict       string `parquet:"verdict,dict" doc:"What the first look said; findings hold what a second look confirmed."`
 	ObservedSize  *int64 `parquet:"observed_size,optional" doc:"Size in bytes that the store told; null when it told none."`
-	HTTPStatus    *int32 `parquet:"http_status,optional" doc:"Status of the answer that decided; null when there was none."`
+	HTTPStatus    *int32 `parquet:"http_status,optional" doc:"Status of the answer; null when there was none."`
 }
 
 type targetRow struct {

@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -46,6 +48,39 @@ func (c Command) line(verb string, s subject, extra ...string) string {
 		}
 	}
 	return shellLine(append(words, extra...)...)
+}
+
+// value of a flag as given; empty when it was not.
+func (c Command) value(name string) string {
+	v := ""
+	for _, f := range c.Flags {
+		if flagName(f) == name {
+			_, v, _ = strings.Cut(f, "=")
+		}
+	}
+	return v
+}
+
+// laterLook is long enough for an outage or a delete to show what it is.
+const laterLook = 5 * time.Minute
+
+// later asks for a second look later than the first, unless the user already did.
+func (c Command) later() []string {
+	if v := c.value("confirm-after"); v != "" {
+		// What is not Go's ("1d") is days or forever.
+		if d, err := time.ParseDuration(v); err != nil || d >= laterLook {
+			return nil
+		}
+	}
+	return []string{"--confirm-after=5m"}
+}
+
+// fewer asks for at most n requests at once, and for fewer than the user did.
+func (c Command) fewer(n int) string {
+	if given, err := strconv.Atoi(c.value("concurrency")); err == nil && given <= n {
+		n = max(given/2, 1)
+	}
+	return "--concurrency=" + strconv.Itoa(n)
 }
 
 func (c Command) program() string {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,15 +23,15 @@ type group struct {
 
 type groupKey struct {
 	verdict  reconcile.Verdict
+	role     reconcile.Role
 	reason   string
 	harmless bool
-	metadata bool // manifests and write-ahead log: never written by a repair
 	// everything: blocked by everything_missing.
 	everything bool
 }
 
 func keyOf(f *reconcile.Finding) groupKey {
-	k := groupKey{verdict: f.Verdict, metadata: metadataRole(f.Role) || f.Role == reconcile.RoleWALGeneration,
+	k := groupKey{verdict: f.Verdict, role: f.Role,
 		everything: slices.Contains(f.BlockedBy, reconcile.BlockedEverythingMissing)}
 	if f.Reason != nil {
 		k.reason = *f.Reason
@@ -40,7 +41,7 @@ func keyOf(f *reconcile.Finding) groupKey {
 }
 
 // blocks are the targets that need a word: those that are not clean, then clean
-// ones with findings. Groups stand in the order of reconcile.Verdicts.
+// ones with findings. Groups stand in the order of reconcile.Verdicts, then of roles.
 func (t *texter) blocks() []block {
 	type id struct{ store, target string }
 	byTarget := map[id][]*reconcile.Finding{}
@@ -91,7 +92,9 @@ func groupsOf(findings []*reconcile.Finding) []*group {
 	for i, v := range reconcile.Verdicts() {
 		rank[v] = i
 	}
-	slices.SortStableFunc(gs, func(a, b *group) int { return rank[a.key.verdict] - rank[b.key.verdict] })
+	slices.SortStableFunc(gs, func(a, b *group) int {
+		return cmp.Or(rank[a.key.verdict]-rank[b.key.verdict], int(a.key.role)-int(b.key.role))
+	})
 	return gs
 }
 
@@ -156,7 +159,7 @@ func (t *texter) block(b block) {
 func (t *texter) subject(r reconcile.TargetResult) subject {
 	s := subject{target: r.Target, kind: r.Kind, uri: r.URI, state: r.State}
 	if r.Reason != nil {
-		s.reason = *r.Reason
+		s.reason, s.stateReason = *r.Reason, *r.Reason
 	}
 	if r.Version != nil {
 		s.version = fmt.Sprint(*r.Version)
@@ -168,7 +171,8 @@ func (t *texter) subject(r reconcile.TargetResult) subject {
 func (g *group) subject(s subject) subject {
 	s.finding, s.verdict, s.reason = true, g.key.verdict, g.key.reason
 	s.harmless, s.everything = g.key.harmless, g.key.everything
-	s.role, s.url = g.findings[0].Role, g.findings[0].URL
+	_, s.blocked = g.blockedBy()
+	s.role, s.url = g.key.role, g.findings[0].URL
 	for _, f := range g.findings {
 		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {
 			s.until = u
@@ -187,7 +191,7 @@ func (t *texter) advise(a advice) {
 	}
 	t.para("Next: "+a.text, "  ", "    ")
 	for _, l := range slices.Concat(a.verbatim, a.commands) {
-		t.line("    " + l)
+		t.line("      " + l)
 	}
 }
 
@@ -197,7 +201,7 @@ func (t *texter) group(r reconcile.TargetResult, g *group) {
 	if g.key.reason != "" {
 		head += " (" + printable(g.key.reason) + ")"
 	}
-	head += ": " + g.roles()
+	head += ": " + count(int64(len(g.findings)), roleNoun(g.key.role))
 	if rows, known := g.rowsAtRisk(); known {
 		head += ", " + count(rows, "row") + " at risk"
 	}
@@ -216,7 +220,7 @@ func (t *texter) group(r reconcile.TargetResult, g *group) {
 	if left := len(g.findings) - len(shown); left > 0 {
 		t.line(fmt.Sprintf("    … and %s more (%s)", number(int64(left)), t.listsAll()))
 	}
-	if b := g.blockedBy(); len(b) > 0 {
+	if b, _ := g.blockedBy(); len(b) > 0 {
 		t.para("blocked by "+strings.Join(b, ", "), "    ", "      ")
 	}
 }
@@ -226,21 +230,6 @@ func verdictColor(k groupKey) string {
 		return red
 	}
 	return yellow
-}
-
-// roles counts the group's objects by role: "3 data files, 1 manifest".
-func (g *group) roles() string {
-	n := map[reconcile.Role]int64{}
-	for _, f := range g.findings {
-		n[f.Role]++
-	}
-	var parts []string
-	for _, r := range append(reconcile.Roles(), reconcile.NoRole) {
-		if n[r] > 0 {
-			parts = append(parts, count(n[r], roleNoun(r)))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 func roleNoun(r reconcile.Role) string {
@@ -280,26 +269,45 @@ func (g *group) rowsAtRisk() (rows int64, known bool) {
 	return rows, known
 }
 
-func (g *group) blockedBy() []string {
-	var all []string
+// blockedBy lists what blocks the group's actions, with a count where it does not
+// block all of them. all reports that no finding of the group is free.
+func (g *group) blockedBy() (blocks []string, all bool) {
+	n := map[string]int{}
+	var order []string
+	all = true
 	for _, f := range g.findings {
+		all = all && len(f.BlockedBy) > 0
 		for _, b := range f.BlockedBy {
-			if b = printable(b); !slices.Contains(all, b) {
-				all = append(all, b)
+			if n[b] == 0 {
+				order = append(order, b)
 			}
+			n[b]++
 		}
 	}
-	return all
+	for _, b := range order {
+		s := printable(b)
+		if n[b] < len(g.findings) {
+			s += fmt.Sprintf(" (%d of %d)", n[b], len(g.findings))
+		}
+		blocks = append(blocks, s)
+	}
+	return blocks, all
 }
 
 // finding prints one finding: its path whole on a line of its own, then what is
 // known of it.
 func (t *texter) finding(r reconcile.TargetResult, f *reconcile.Finding) {
 	t.line("    " + printable(f.Path))
-	if f.URL != "" && (r.URI == "" || !strings.HasPrefix(f.URL, strings.TrimSuffix(r.URI, "/")+"/")) {
-		t.line("      " + printable(f.URL)) // under another base path
+	elsewhere := r.URI == "" || !strings.HasPrefix(f.URL, strings.TrimSuffix(r.URI, "/")+"/")
+	if f.URL != "" && (elsewhere || copyBack(f)) {
+		t.line("      " + printable(f.URL))
 	}
 	t.para(strings.Join(details(f), ", "), "      ", "      ")
+}
+
+// copyBack: the next step may be to put a copy there by hand, which needs the whole URL.
+func copyBack(f *reconcile.Finding) bool {
+	return f.Verdict == reconcile.Lost || metadataRole(f.Role) || f.Role == reconcile.RoleWALGeneration
 }
 
 func details(f *reconcile.Finding) []string {
@@ -338,7 +346,7 @@ func details(f *reconcile.Finding) []string {
 		d = append(d, "request "+printable(*f.RequestID))
 	}
 	if f.RecoverableUntil != nil {
-		d = append(d, "recoverable until "+f.RecoverableUntil.UTC().Format("2006-01-02 15:04")+" UTC")
+		d = append(d, "recoverable until "+moment(*f.RecoverableUntil))
 	}
 	if len(f.PeersHaving) > 0 {
 		d = append(d, "peers that have it: "+printable(strings.Join(f.PeersHaving, " ")))

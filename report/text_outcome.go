@@ -14,7 +14,8 @@ func (t *texter) outcome() {
 	if t.pass.Exit.Name != "" {
 		exit += ", " + printable(t.pass.Exit.Name)
 	}
-	lines := wrap(fmt.Sprintf("%s: %s (%s).", word, rest, exit), "", "  ", t.opts.Width)
+	// The exit stands in front, so that the first line holds it however long the rest is.
+	lines := wrap(fmt.Sprintf("%s (%s): %s.", word, exit, rest), "", "  ", t.opts.Width)
 	lines[0] = strings.Replace(lines[0], word, t.paint(bold+color, word), 1)
 	for _, l := range lines {
 		t.line(l)
@@ -38,6 +39,9 @@ func (t *texter) verdictOfPass() (word, color, rest string) {
 		}
 		return "Damaged", red, rest
 	case reconcile.ExitIncomplete:
+		if total.Targets == 0 {
+			return "Incomplete", yellow, "no target could be looked at; the log says why"
+		}
 		rest = fmt.Sprintf("%s of %s could not be judged", number(open), all)
 		if damaged > 0 {
 			rest += fmt.Sprintf(", %s damaged", number(damaged))
@@ -81,7 +85,7 @@ func (t *texter) damagedAndOpen() (damaged, open int64) {
 	for s, n := range t.pass.Totals.TargetsByState {
 		switch s {
 		case reconcile.StateClean, reconcile.StateRepaired:
-		case reconcile.StateDiverged, reconcile.StateRefused, reconcile.StateRolledBack, reconcile.StateFailed:
+		case reconcile.StateDiverged, reconcile.StateRefused, reconcile.StateRolledBack:
 			damaged += n
 		default:
 			open += n

@@ -157,7 +157,7 @@ func (t *texter) pointers(blocks []block) {
 	for _, b := range blocks {
 		if b.result.State != reconcile.StateClean {
 			t.line("")
-			t.line("An engine's message names a file? This tells which damage it speaks of:")
+			t.para("An engine's message names a file? This tells which damage it speaks of:", "", "")
 			t.line("  " + shellQuote(t.opts.Command.program()) + " explain 'ERROR TEXT'")
 			return
 		}

@@ -1,0 +1,211 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+func testSubject(state reconcile.State) subject {
+	return subject{target: "generic:x", kind: "generic", uri: "s3://bucket/x.generic.lance", version: "7", state: state, role: reconcile.RoleData, url: "s3://bucket/x.generic.lance/data/a.lance"}
+}
+
+// checkAdvice holds one piece of advice to the rules that all keep.
+func checkAdvice(t *testing.T, what string, a advice, canRepair bool) {
+	t.Helper()
+	if a.text == "" {
+		t.Errorf("%s: no advice", what)
+	}
+	if strings.HasSuffix(a.text, ":") && len(a.commands) == 0 {
+		t.Errorf("%s: announces a command and has none: %s", what, a.text)
+	}
+	allowed := []string{"check", "plan", "explain"}
+	if canRepair {
+		allowed = append(allowed, "apply", "repair", "probe")
+	}
+	for _, c := range a.commands {
+		words := strings.Fields(c)
+		if words[0] != "reconcile" || !slices.Contains(allowed, words[1]) {
+			t.Errorf("%s: suggests %q", what, c)
+		}
+	}
+}
+
+// Every state and every verdict in every state has advice, and what it is can be
+// read in one file.
+func TestEveryStateAndVerdictHasAdvice(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	for _, canRepair := range []bool{false, true} {
+		a := adviser{canRepair: canRepair}
+		fmt.Fprintf(&b, "==== commands that write exist: %v\n", canRepair)
+		for _, state := range reconcile.States() {
+			s := testSubject(state)
+			if got := a.next(s); state == reconcile.StateClean {
+				if got.text != "" {
+					t.Errorf("a clean target without findings has advice: %q", got.text)
+				}
+			} else {
+				checkAdvice(t, state.String(), got, canRepair)
+				writeAdvice(&b, state.String(), got)
+			}
+			for _, v := range reconcile.Verdicts() {
+				s.finding, s.verdict = true, v
+				got := a.next(s)
+				if v == reconcile.Present {
+					if got.text != "" {
+						t.Errorf("a present reference has advice: %q", got.text)
+					}
+					continue
+				}
+				what := state.String() + " / " + v.String()
+				checkAdvice(t, what, got, canRepair)
+				writeAdvice(&b, what, got)
+				// Nor may any role or mark leave a gap.
+				for _, role := range reconcile.Roles() {
+					for _, mark := range []func(*subject){func(*subject) {}, func(s *subject) { s.harmless = true }, func(s *subject) { s.everything = true }} {
+						r := s
+						r.role = role
+						mark(&r)
+						checkAdvice(t, what+" / "+role.String(), a.next(r), canRepair)
+					}
+				}
+			}
+		}
+	}
+	golden(t, "testdata/advice.golden", b.Bytes())
+}
+
+func writeAdvice(b *bytes.Buffer, what string, a advice) {
+	fmt.Fprintf(b, "%s\n\t%s\n", what, a.text)
+	for _, l := range slices.Concat(a.verbatim, a.commands) {
+		fmt.Fprintf(b, "\t\t%s\n", l)
+	}
+}
+
+// An object of a target that is wrong as such gets the target's step, with the
+// target's reason and not the object's.
+func TestTheTargetsOwnTroubleComesFirst(t *testing.T) {
+	t.Parallel()
+	s := testSubject(reconcile.StateUnreadable)
+	s.stateReason, s.reason = reconcile.ReasonUnknownReaderFlags, reconcile.ReasonUnknownReaderFlags
+	want := adviser{}.next(s)
+	s.finding, s.verdict, s.reason = true, reconcile.Missing, "something else"
+	if got := (adviser{}).next(s); !equalAdvice(got, want) {
+		t.Errorf("got %q, want %q", got.text, want.text)
+	}
+}
+
+// Reasons and roles that change the step, one line each.
+func TestAdviceLooksAtReasonAndRole(t *testing.T) {
+	t.Parallel()
+	until := start.Add(72 * time.Hour)
+	var b bytes.Buffer
+	for _, c := range []struct {
+		name string
+		s    func(s *subject)
+	}{
+		{"unreadable by unknown reader flags", func(s *subject) {
+			s.state, s.reason = reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
+		}},
+		{"unreadable by mixed naming", func(s *subject) { s.state, s.reason = reconcile.StateUnreadable, reconcile.ReasonMixedNaming }},
+		{"diverged, no store", func(s *subject) { s.reason = "no_store" }},
+		{"diverged, unregistered", func(s *subject) { s.reason = "unregistered" }},
+		{"diverged, uri differs", func(s *subject) { s.reason = "uri_differs" }},
+		{"diverged, everything missing", func(s *subject) { s.reason = reconcile.ReasonEverythingMissing }},
+		{"a manifest is missing", func(s *subject) {
+			s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleManifest
+		}},
+		{"a file of a pending generation is missing", func(s *subject) {
+			s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleWALGeneration
+		}},
+		{"a blob is lost", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Lost, reconcile.RoleBlob }},
+		{"recoverable until", func(s *subject) { s.finding, s.verdict, s.until = true, reconcile.Recoverable, &until }},
+		{"a deletion file is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleDeletion }},
+		{"an index file is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleIndex }},
+		{"a manifest is recoverable until", func(s *subject) {
+			s.finding, s.verdict, s.role, s.until = true, reconcile.Recoverable, reconcile.RoleManifest, &until
+		}},
+		{"the recorded size is wrong", func(s *subject) {
+			s.finding, s.verdict, s.reason = true, reconcile.SizeMismatch, reconcile.ReasonMetadataSizeWrong
+		}},
+		{"denied on files", func(s *subject) {
+			s.finding, s.verdict, s.uri, s.url = true, reconcile.Denied, "file:///srv/x.lance", "file:///srv/x.lance/data/a.lance"
+		}},
+		{"denied under another base", func(s *subject) {
+			s.finding, s.verdict, s.url = true, reconcile.Denied, "s3://other/y.lance/data/a.lance"
+		}},
+		{"undecided, throttled", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonThrottled }},
+		{"undecided, time-out", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonTimeout }},
+		{"undecided, unknown base", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonUnknownBase }},
+		{"undecided, controls failed", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonControlsFailed }},
+		{"undecided, no such bucket", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonNoSuchBucket }},
+		{"undecided, no content length", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonNoContentLength }},
+		{"undecided, trace of a higher version", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonHigherVersionTrace }},
+		{"incomplete target, access denied", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonAccessDenied }},
+	} {
+		s := testSubject(reconcile.StateDiverged)
+		c.s(&s)
+		got := adviser{canRepair: false}.next(s)
+		checkAdvice(t, c.name, got, false)
+		if plain := (adviser{}).next(testSubject(s.state)); equalAdvice(plain, got) {
+			t.Errorf("%s: the same advice as without it", c.name)
+		}
+		writeAdvice(&b, c.name, got)
+	}
+	golden(t, "testdata/advice_reasons.golden", b.Bytes())
+}
+
+func TestSuggestedCommandsLookAtTheSameThing(t *testing.T) {
+	t.Parallel()
+	c := Command{Program: "./bin/reconcile", URIs: []string{"s3://bucket/", "/srv/my tables"},
+		Flags: []string{"--config=prod.yaml", "--output=json", "--target=*", "--versions=all", "--confirm-after=5s", "--report=s3://ops"}}
+	c2 := Command{Flags: []string{"--confirm-after=1d", "--concurrency=10"}}
+	table := subject{target: "table:x", kind: "table", uri: "s3://bucket/x.lance"}
+	blobs := subject{target: "blobs:a[1]", kind: "blobs", uri: "s3://attachments/"}
+	for _, tc := range []struct{ name, got, want string }{
+		{"a table is named by its URI; flags of the form are left out", c.line("check", table), "./bin/reconcile check s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5s"},
+		{"a suggested flag wins over the given one", c.line("check", table, "--confirm-after=5m"), "./bin/reconcile check s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5m"},
+		{"a collection is named by a pattern that matches it alone", c.line("check", blobs), `./bin/reconcile check s3://bucket/ '/srv/my tables' '--target=blobs:a\[1]' --config=prod.yaml --versions=all --confirm-after=5s`},
+		{"a longer wait of the user is kept", c2.line("check", table, c2.later()...), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=10"},
+		{"fewer requests are fewer than the user's", c2.line("check", table, c2.fewer(16)), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=5"},
+		{"fewer requests than many", Command{Flags: []string{"--concurrency=256"}}.line("check", table, Command{Flags: []string{"--concurrency=256"}}.fewer(16)), "reconcile check s3://bucket/x.lance --concurrency=16"},
+		{"without anything given", Command{}.line("plan", table), "reconcile plan s3://bucket/x.lance"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", tc.name, tc.got, tc.want)
+		}
+	}
+}
+
+// A shell that reads the printed line must see the words that were meant.
+func TestCommandsCanBePasted(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	words := []string{"plain-1.2/x:y=z", "", "two words", "it's", `"`, "$HOME", "`id`", "$(id)", `back\slash`, "a;b", "*", "~", "!x", "#", "ümlaut", "new\nline", "tab\t'q'", "esc\x1b[31m", "\xff\xfe1", "\u202ertl", "{a,b}", "--flag=a b"}
+	line := shellLine(append([]string{"printf", `%s\0`}, words...)...)
+	for _, r := range line {
+		if r < 0x20 || r == '\u202e' || r == '\uFFFD' {
+			t.Errorf("%U stands in the line %q", r, line)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), bash, "--norc", "-c", line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	if d := cmp.Diff(words, got); d != "" {
+		t.Errorf("%s\n-meant +seen:\n%s", line, d)
+	}
+}
