@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	group := groupCommand("config", "Work on the configuration file")
+	group.Long = "config holds commands that work on the configuration file."
+	group.Example = "  reconcile config validate --config reconcile.yaml"
+	group.AddCommand(a.configValidateCommand())
+	return group
+}
+
+func (a *app) configValidateCommand() *cobra.Command {
+	var file, output string
+	cmd := &cobra.Command{
+		Use: "validate [flags]", Short: "Say every mistake of the configuration file at once",
+		Long: `validate reads the configuration as every command would and prints either ok or
+every mistake, with its line and the path of its key. It asks no store and no
+database. What this version cannot do yet is named, and is no mistake.`,
+		Example: `  reconcile config validate
+  reconcile config validate --config /etc/reconcile.yaml --output json`,
+		Args: noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			path, err := config.Find(file)
+			if err != nil {
+				return failure(err)
+			}
+			if path == "" {
+				return usageError("no configuration: name it with --config or $%s, or put it at ./%s", config.EnvFile, config.DefaultFile)
+			}
+			cfg, err := config.Load(path)
+			if output == "json" {
+				return a.printValidation(path, cfg, err)
+			}
+			if err != nil {
+				return configError(err)
+			}
+			fmt.Fprintf(a.stdout, "%s: ok\n", path)
+			for _, n := range notBuilt(cfg) {
+				fmt.Fprintf(a.stdout, "%s: %s\n", path, n)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE`; else $"+config.EnvFile+", else ./"+config.DefaultFile+" if there is one")
+	outputFlag(cmd.Flags(), &output)
+	setExits(cmd, reconcile.ExitClean, reconcile.ExitUsage)
+	return cmd
+}
+
+// configError: a configuration that cannot be read is a usage error like one that
+// is wrong.
+func configError(err error) error { return &exitError{code: reconcile.ExitUsage, err: err} }
+
+func (a *app) printValidation(path string, cfg *config.Config, err error) error {
+	type problem struct {
+		Line *int    `json:"line"`
+		Path *string `json:"path"`
+		Text string  `json:"text"`
+	}
+	doc := struct {
+		File     string    `json:"file"`
+		OK       bool      `json:"ok"`
+		Problems []problem `json:"problems"`
+		NotBuilt []string  `json:"not_built"`
+	}{File: path, OK: err == nil, Problems: []problem{}, NotBuilt: []string{}}
+	var mistakes *config.Error
+	switch {
+	case errors.As(err, &mistakes):
+		for _, p := range mistakes.Problems {
+			q := problem{Path: known(p.Path), Text: p.Text}
+			if p.Line > 0 {
+				q.Line = &p.Line
+			}
+			doc.Problems = append(doc.Problems, q)
+		}
+	case err != nil:
+		doc.Problems = append(doc.Problems, problem{Text: err.Error()})
+	default:
+		doc.NotBuilt = append(doc.NotBuilt, notBuilt(cfg)...)
+	}
+	if err := a.printJSON(doc); err != nil {
+		return failure(err)
+	}
+	if !doc.OK {
+		return &exitError{code: reconcile.ExitUsage}
+	}
+	return nil
+}
+
+// notBuilt names what a configuration asks of a look that this version cannot do.
+// A look that left it out would say less than it was asked to, so commands refuse
+// it instead.
+func notBuilt(c *config.Config) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if c.Database.Reveal() != "" {
+		say("database: this version keeps no ledger yet")
+	}
+	for i, s := range c.Stores {
+		if s.Discover != "list" {
+			say("stores[%d].discover: %s needs registries, which this version does not read yet; list is built", i, s.Discover)
+		}
+		if len(s.Peers) > 0 {
+			say("stores[%d].peers: this version does not ask peers yet", i)
+		}
+	}
+	if len(c.Blobs) > 0 {
+		say("blobs: this version does not look at blob collections yet")
+	}
+	if c.Verify.MaxBytesPerSecond > 0 {
+		say("verify.max_bytes_per_second: not built yet; max_requests_per_second is")
+	}
+	if c.Verify.Sample != 1 {
+		say("verify.sample: not built yet; every reference is looked at")
+	}
+	if c.Budget.Duration != 0 || c.Budget.Requests != 0 {
+		say("budget: this version does not look at a part of the fleet yet")
+	}
+	return out
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/pass"
+)
+
+// planFlags shape what a repair would be allowed to do.
+type planFlags struct {
+	out               string
+	mode              string
+	maxFragments      int64
+	maxRows           int64
+	maxFraction       float64
+	deletionFiles     string
+	writersStopped    bool
+	reason            string
+	leastConfirmAfter time.Duration
+}
+
+func (f *planFlags) add(fs *pflag.FlagSet) {
+	d := config.Default().Repair
+	f.leastConfirmAfter = time.Second
+	fs.StringVarP(&f.out, "out", "o", "", "write the plan to this `FILE`; - is stdout (required)")
+	fs.Var(newChoice(&f.mode, "full", "restore", "full"), "mode", "what to plan; restore never loses a row")
+	fs.Int64Var(&f.maxFragments, "max-fragments", d.MaxFragments, "drop at most `N` fragments of one target")
+	fs.Int64Var(&f.maxRows, "max-rows", d.MaxRows, "drop at most `N` rows of one target")
+	fs.Float64Var(&f.maxFraction, "max-fraction", d.MaxFraction, "drop at most this `SHARE` of one target")
+	fs.Var(newChoice(&f.deletionFiles, d.DeletionFiles, "report", "drop_fragment"), "deletion-files", "what to do about a lost deletion file")
+	fs.BoolVar(&f.writersStopped, "writers-stopped", false, "no writer is running that commits without a condition")
+	fs.StringVar(&f.reason, "reason", "", "`TEXT` that stands in the report")
+}
+
+// apply puts the flags that were given over the configuration's.
+func (f *planFlags) apply(fs *pflag.FlagSet, s *settings) error {
+	if f.out == "" {
+		return usageError("plan needs -o FILE, the file to write the plan to (- is stdout)")
+	}
+	if s.confirmAfter < f.leastConfirmAfter {
+		return usageError("--confirm-after %s: a repair is planned from two looks that are at least %s apart", config.Duration(s.confirmAfter), config.Duration(f.leastConfirmAfter))
+	}
+	lim := &s.policy.Limits
+	if fs.Changed("max-fragments") {
+		lim.MaxFragments = f.maxFragments
+	}
+	if fs.Changed("max-rows") {
+		lim.MaxRows = f.maxRows
+	}
+	if fs.Changed("max-fraction") {
+		lim.MaxFraction = f.maxFraction
+	}
+	if lim.MaxFragments < 0 || lim.MaxRows < 0 || !(lim.MaxFraction >= 0 && lim.MaxFraction <= 1) {
+		return usageError("limits are numbers from 0 on, and --max-fraction is at most 1")
+	}
+	if fs.Changed("deletion-files") {
+		s.policy.DropForLostDeletionFile = f.deletionFiles == "drop_fragment"
+	}
+	s.mode, s.reason, s.writersStopped = f.mode, f.reason, f.writersStopped
+	return nil
+}
+
+func (a *app) planCommand() *cobra.Command {
+	var f lookFlags
+	var pf planFlags
+	cmd := &cobra.Command{
+		Use: "plan [URI...] -o FILE [flags]", Short: "Look, then write down what a repair would do",
+		Long: `plan looks as check does and writes a plan: the steps that a repair may carry out,
+bound to the bytes that they were made from. It changes no table. What an interlock
+forbids is not in the plan, and the command then ends with code 5. A plan lives for
+24 hours; this version makes plans and does not carry them out yet.`,
+		Example: `  reconcile plan s3://bucket/prefix -o plan.json
+  reconcile plan s3://bucket/prefix --target exp-0001 --mode restore -o plan.json
+  reconcile plan /srv/stores -o - | jq .actions`,
+		RunE: func(cmd *cobra.Command, uris []string) error {
+			s, err := f.settings(cmd, uris)
+			if err != nil {
+				return err
+			}
+			if err := pf.apply(cmd.Flags(), s); err != nil {
+				return err
+			}
+			if pf.out == "-" && f.output == "json" {
+				return usageError("-o - and --output json both want stdout")
+			}
+			if err := mayWritePlan(pf.out); err != nil {
+				return &exitError{code: reconcile.ExitUsage, err: err}
+			}
+			judge := func(o *pass.Outcome) reconcile.ExitCode { return repairAsked(o, s.mode) }
+			l, err := a.look(cmd.Context(), s, newProgress(f.progress, a.logFlags.quiet, a.console, a.console.w), judge)
+			if l == nil {
+				return err
+			}
+			return a.concludePlan(l, err, &f, s, pf.out)
+		},
+	}
+	f.add(cmd.Flags())
+	pf.add(cmd.Flags())
+	setExits(cmd, reconcile.ExitClean, reconcile.ExitFailed, reconcile.ExitUsage, reconcile.ExitDivergence, reconcile.ExitIncomplete, reconcile.ExitRefused, reconcile.ExitInterrupted, reconcile.ExitTerminated)
+	return cmd
+}
+
+// concludePlan writes the plan, then says what was found. An interrupted look
+// makes no plan.
+func (a *app) concludePlan(l *looked, lookErr error, f *lookFlags, s *settings, out string) error {
+	written := "no plan is written: the look was interrupted"
+	if l.interrupted == nil {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return failure(err)
+		}
+		p, err := reconcile.NewPlan(reconcile.PlanSpec{
+			ID: id.String(), CreatedAt: time.Now(), ToolVersion: l.pass.ToolVersion, Scope: l.pass.Scope, Limits: s.policy.Limits, Actions: planned(l.actions, s.mode),
+		})
+		if err != nil {
+			return failure(fmt.Errorf("make plan: %w", err))
+		}
+		if err := a.writePlan(out, p); err != nil {
+			return failure(err)
+		}
+		written = fmt.Sprintf("plan %s: %s, good until %s, digest %.12s", out, count(p.Len(), "step"), p.ExpiresAt().Format(time.RFC3339), p.Digest())
+	}
+	if out == "-" {
+		return a.concludeQuietly(l, lookErr)
+	}
+	err := a.conclude(l, lookErr, f, s)
+	if f.output == "text" {
+		if _, werr := fmt.Fprintf(a.stdout, "\n%s\n", written); werr != nil {
+			return failure(werr)
+		}
+	} else {
+		fmt.Fprintf(a.stderr, "reconcile: %s\n", written)
+	}
+	return err
+}
+
+// concludeQuietly ends a command whose stdout holds the plan and nothing else.
+func (a *app) concludeQuietly(l *looked, lookErr error) error {
+	var exit *exitError
+	if errors.As(lookErr, &exit) && exit.err != nil {
+		return lookErr
+	}
+	fmt.Fprintf(a.stderr, "reconcile: %s, %s\n", count(len(l.pass.Findings), "finding"), l.pass.Exit.Name)
+	return exitWith(l.pass.Exit.Code)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// planned are the actions that the mode allows.
+func planned(actions []reconcile.PlanAction, mode string) []reconcile.PlanAction {
+	if mode == "full" {
+		return actions
+	}
+	return slices.DeleteFunc(slices.Clone(actions), func(a reconcile.PlanAction) bool { return a.Action.Destructive() })
+}
+
+// policyBlocks are decisions of the user, not refusals of an interlock.
+var policyBlocks = []string{reconcile.BlockedPartialColumns, reconcile.BlockedDeletionPolicy, reconcile.BlockedDropAfter, reconcile.BlockedCoolingDown, reconcile.BlockedAcknowledged}
+
+// repairAsked is the exit code of a look that was made for a repair (contract §3,
+// "repair asked"): a repair that was due and that an interlock forbids is refused,
+// and the target's state says so.
+func repairAsked(o *pass.Outcome, mode string) reconcile.ExitCode {
+	refused := map[string]bool{} // by store and target
+	key := func(store, target string) string { return store + "\x00" + target }
+	for _, f := range o.Findings {
+		due := f.ProposedAction != reconcile.ActionNone && (mode == "full" || !f.ProposedAction.Destructive())
+		if due && slices.ContainsFunc(f.BlockedBy, func(b string) bool { return !slices.Contains(policyBlocks, b) }) {
+			refused[key(f.Store, f.Target)] = true
+		}
+		if f.Reason != nil && *f.Reason == reconcile.ReasonHigherVersionTrace {
+			refused[key(f.Store, f.Target)] = true
+		}
+	}
+	codes := []reconcile.ExitCode{o.Exit()}
+	for i := range o.Targets {
+		t := &o.Targets[i]
+		switch {
+		case t.State == reconcile.StateHalfDeleted, t.State == reconcile.StateRolledBack:
+			codes = append(codes, reconcile.ExitRefused)
+		case refused[key(t.Store, t.Target)]:
+			codes = append(codes, reconcile.ExitRefused)
+			if t.State == reconcile.StateDiverged {
+				o.Totals.TargetsByState[t.State]--
+				t.State = reconcile.StateRefused
+				o.Totals.TargetsByState[t.State]++
+			}
+		}
+	}
+	return reconcile.WorstExit(codes...)
+}
+
+// mayWritePlan refuses, before the look, a place that the plan cannot go to.
+func mayWritePlan(out string) error {
+	if out == "-" {
+		return nil
+	}
+	if strings.HasSuffix(out, "/") {
+		return fmt.Errorf("-o %s: a folder is no file", out)
+	}
+	return checkPlanFile(out)
+}

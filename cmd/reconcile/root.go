@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Check that every file a Lance table references is in the object store",
+		Long: `reconcile compares what the metadata of Lance tables promises with what the object
+store holds, proves each difference by two looks apart in time, and writes
+everything down. This version looks; it writes to no table.`,
+		Example: `  reconcile demo                        find planted damage, no account needed
+  reconcile check s3://bucket/prefix    look at every table below a prefix
+  reconcile check /srv/stores --output json
+  reconcile explain 'Not found: ...'    which damage does an engine's error mean`,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprint(a.stderr, help(cmd))
+			return &exitError{code: reconcile.ExitUsage}
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			log, err := a.logFlags.logger(a.stderr)
+			if err == nil {
+				a.log = log
+			}
+			return err
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), help(cmd)) })
+	root.SuggestionsMinimumDistance = 2
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // -h is the one way
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
+	a.logFlags.add(root.PersistentFlags())
+	setExits(root, reconcile.ExitClean, reconcile.ExitUsage)
+	for _, c := range []*cobra.Command{a.checkCommand(), a.planCommand(), a.explainCommand(), a.demoCommand(), a.configCommand(), a.versionCommand()} {
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// unknownCommand says what there is instead.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	hint := ""
+	if s := cmd.SuggestionsFor(name); len(s) > 0 {
+		hint = "; did you mean " + strings.Join(s, " or ") + "?"
+	} else {
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
+		}
+		hint = "; this version has " + strings.Join(names, ", ")
+	}
+	return usageError("unknown command %q%s", name, hint)
+}
+
+// groupCommand is a command that only holds others.
+func groupCommand(use, short string) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("%s needs a command", cmd.CommandPath())
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	setExits(c, reconcile.ExitClean, reconcile.ExitUsage)
+	return c
+}
+
+// logAttrs of every line, so that lines of several runs can be told apart.
+func (a *app) withPass(passID string) *slog.Logger { return a.log.With("pass_id", passID) }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/internal/objstore/factory"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/fleet"
+	"github.com/rocketkeep/reconcile/report"
+)
+
+// defaultRequestTimeout is far above what a store needs for a HEAD and far below
+// what a person waits for one key that hangs.
+const defaultRequestTimeout = config.Duration(15 * time.Second)
+
+// settings are what a look is asked for: flags over configuration over defaults.
+type settings struct {
+	// places are looked at; each keeps the words of the user.
+	places []place
+	filter fleet.Filter
+
+	depth          reconcile.Depth
+	confirmAfter   time.Duration
+	minManifestAge time.Duration
+	targetTimeout  time.Duration
+	requestTimeout time.Duration
+	concurrency    int
+	policy         reconcile.Policy
+
+	stores     factory.Options
+	reportURI  string
+	references bool
+	command    report.Command
+	// writersStopped lifts an interlock; reason stands in the report.
+	writersStopped bool
+	reason         string
+	mode           string
+}
+
+// place is one root to look below.
+type place struct {
+	uri string
+	// name is the configured name of the store, empty for a URI of the command line.
+	name         string
+	versions     reconcile.Versions
+	external     bool // commits go through another store
+	noVersioning bool // the bucket keeps no object versions
+}
+
+// settings puts flags, configuration and defaults together. Everything that can
+// be wrong about what the user wrote is wrong here, before any store is asked.
+func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, error) {
+	if f.concurrency < 1 {
+		return nil, usageError("--concurrency %d: at least one request must be in flight", f.concurrency)
+	}
+	if f.confirmAfter == config.Forever {
+		return nil, usageError("--confirm-after must end: a second look that never comes proves nothing")
+	}
+	if f.requestTimeout == 0 {
+		return nil, usageError("--request-timeout 0s leaves no time for an answer")
+	}
+	if cmd.Flags().Changed("database") {
+		return nil, usageError("--database: this version keeps no ledger yet; leave it out")
+	}
+	cfg, err := f.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	s := &settings{
+		filter: fleet.Filter{Include: f.targets, Exclude: f.exclude}, policy: cfg.Repair.Policy(), mode: "off",
+		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
+		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
+		command: report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
+	}
+	if err := s.filter.Validate(); err != nil {
+		return nil, usageError("%w", err)
+	}
+	f.override(cmd.Flags(), cfg, s)
+	if err := s.choosePlaces(cmd, cfg, uris, f.versions); err != nil {
+		return nil, err
+	}
+	if s.reportURI != "" {
+		if _, err := objstore.Parse(s.reportURI); err != nil {
+			return nil, usageError("--report: %w", err)
+		}
+	}
+	s.stores = factory.Options{RequestTimeout: s.requestTimeout, MaxRequestsPerSecond: cfg.Verify.MaxRequestsPerSecond, HeadOracle: f.sdkHead}
+	for _, st := range cfg.Stores {
+		if st.S3 != (config.S3{PathStyle: "auto"}) {
+			s.stores.PerPrefix = append(s.stores.PerPrefix, factory.Override{Root: st.URI, S3: factory.S3Options(st.S3)})
+		}
+	}
+	return s, nil
+}
+
+// loadConfig reads the configuration that applies; without one it is all defaults.
+func (f *lookFlags) loadConfig() (*config.Config, error) {
+	path, err := config.Find(f.config)
+	if err != nil {
+		return nil, configError(err)
+	}
+	if path == "" {
+		return config.Default(), nil
+	}
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, configError(err)
+	}
+	if missing := notBuilt(cfg); len(missing) > 0 {
+		return nil, usageError("%s asks for more than this version can do:\n  %s", path, strings.Join(missing, "\n  "))
+	}
+	return cfg, nil
+}
+
+// override lets a flag that was given win over the configuration.
+func (f *lookFlags) override(fs *pflag.FlagSet, cfg *config.Config, s *settings) {
+	s.depth, s.confirmAfter, s.minManifestAge = cfg.Verify.Depth, cfg.Verify.ConfirmAfter.Std(), cfg.Verify.MinManifestAge.Std()
+	s.concurrency = int(cfg.Verify.Concurrency)
+	if fs.Changed("depth") {
+		_ = s.depth.UnmarshalText([]byte(f.depth)) // the flag takes no other word
+	}
+	if fs.Changed("confirm-after") {
+		s.confirmAfter = f.confirmAfter.Std()
+	}
+	if fs.Changed("min-manifest-age") {
+		s.minManifestAge = f.minManifestAge.Std()
+	}
+	if fs.Changed("concurrency") {
+		s.concurrency = int(f.concurrency)
+	}
+	if fs.Changed("report") {
+		s.reportURI = f.report
+	}
+}
+
+// choosePlaces are the URIs of the command line, else the configured stores.
+func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []string, versions string) error {
+	var given *reconcile.Versions
+	if cmd.Flags().Changed("versions") {
+		given = new(reconcile.Versions)
+		_ = given.UnmarshalText([]byte(versions)) // the flag takes no other word
+	}
+	for _, u := range uris {
+		loc, err := objstore.Parse(u)
+		if err != nil {
+			return failure(err)
+		}
+		p := place{uri: u}
+		if st := coveringStore(cfg.Stores, loc); st != nil {
+			p.versions, p.external, p.noVersioning = st.Versions, st.Commit == "external", st.Versioning == "none"
+		}
+		s.places = append(s.places, p)
+	}
+	if len(uris) == 0 {
+		for _, st := range cfg.Stores {
+			s.places = append(s.places, place{uri: st.URI, name: st.Name, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
+		}
+	}
+	if len(s.places) == 0 {
+		return usageError("nothing to look at: name a URI (%s s3://bucket/prefix), or a configuration with stores (--config FILE, $%s, ./%s)", cmd.CommandPath(), config.EnvFile, config.DefaultFile)
+	}
+	for i := range s.places {
+		if given != nil {
+			s.places[i].versions = *given
+		}
+	}
+	return nil
+}
+
+// coveringStore is the configured store that a place of the command line lies in,
+// the nearest of several; nil when none does.
+func coveringStore(stores []config.Store, loc objstore.Location) *config.Store {
+	var best *config.Store
+	depth := -1
+	for i := range stores {
+		root, err := objstore.Parse(stores[i].URI)
+		if err != nil {
+			continue
+		}
+		if _, below := loc.Dir().Rel(root); below && len(root.Key) > depth {
+			best, depth = &stores[i], len(root.Key)
+		}
+	}
+	return best
+}
+
+// givenFlags are the flags of a look that the user wrote, each as one word.
+func givenFlags(fs *pflag.FlagSet) []string {
+	ofLook := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(lookFlags).add(ofLook)
+	var out []string
+	fs.Visit(func(f *pflag.Flag) {
+		if ofLook.Lookup(f.Name) == nil {
+			return
+		}
+		if v, ok := f.Value.(pflag.SliceValue); ok {
+			for _, item := range v.GetSlice() {
+				out = append(out, "--"+f.Name+"="+item)
+			}
+			return
+		}
+		out = append(out, "--"+f.Name+"="+f.Value.String())
+	})
+	return out
+}
