@@ -67,7 +67,7 @@ func (d *DeletionFile) appendName(dst []byte, fragment uint64) []byte {
 // ParseDeletionName reads the name of a deletion file, with or without the
 // folder "_deletions/". The error is a *CorruptError.
 func ParseDeletionName(name string) (fragment, readVersion, id uint64, bitmap bool, err error) {
-	stem, bitmap := strings.CutSuffix(strings.TrimPrefix(name, "_deletions/"), ".bin")
+	stem, bitmap := strings.CutSuffix(strings.TrimPrefix(name, deletionsDir), ".bin")
 	ok := bitmap
 	if !ok {
 		stem, ok = strings.CutSuffix(stem, ".arrow")

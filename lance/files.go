@@ -26,6 +26,14 @@ func (k Kind) String() string {
 	return [...]string{"", "data", "deletion", "overlay", "row_ids", "index", "transaction"}[k]
 }
 
+// Folders of a dataset; the names of files in them are recorded without.
+const (
+	dataDir         = "data/"
+	deletionsDir    = "_deletions/"
+	indicesDir      = "_indices/"
+	transactionsDir = "_transactions/"
+)
+
 // File is one object that a manifest names.
 type File struct {
 	Kind Kind
@@ -77,7 +85,7 @@ func (m *Manifest) Files() iter.Seq2[File, error] {
 			w.seen = map[fileKey]struct{}{}
 		}
 		if m.TransactionFile != "" {
-			path := "_transactions/" + m.TransactionFile
+			path := transactionsDir + m.TransactionFile
 			if !w.emit(File{Kind: KindTransaction, Path: path, MinSize: 1, PhysicalRows: -1, LiveRows: -1}) {
 				return
 			}
@@ -91,7 +99,9 @@ func (m *Manifest) Files() iter.Seq2[File, error] {
 				return
 			}
 		}
-		w.seen = map[fileKey]struct{}{}
+		if w.seen == nil {
+			w.seen = map[fileKey]struct{}{}
+		}
 		for x, err := range m.Indices() {
 			if err != nil {
 				yield(File{}, err)
@@ -152,7 +162,7 @@ func (w *fileWalk) fragment(f *Fragment) bool {
 	if d := f.Deletion; d != nil {
 		file := of
 		file.Kind, file.BaseID, file.HasBase = KindDeletion, d.BaseID, d.HasBase
-		w.buf = d.appendName(append(w.buf[:0], "_deletions/"...), f.ID)
+		w.buf = d.appendName(append(w.buf[:0], deletionsDir...), f.ID)
 		file.Path = string(w.buf)
 		file.MinSize = minArrowFile
 		if d.Bitmap {
@@ -174,7 +184,7 @@ func (w *fileWalk) fragment(f *Fragment) bool {
 
 func (w *fileWalk) dataFile(file File, kind Kind, d *DataFile) bool {
 	file.Kind, file.BaseID, file.HasBase, file.Size, file.Dead = kind, d.BaseID, d.HasBase, d.Size, d.Dead
-	w.buf = append(append(w.buf[:0], w.folder("data/", d.BaseID, d.HasBase)...), d.path...)
+	w.buf = append(append(w.buf[:0], w.folder(dataDir, d.BaseID, d.HasBase)...), d.path...)
 	file.Path = string(w.buf)
 	file.MinSize = minLanceFile
 	if d.Legacy() {
@@ -185,7 +195,7 @@ func (w *fileWalk) dataFile(file File, kind Kind, d *DataFile) bool {
 }
 
 func (w *fileWalk) index(x Index) bool {
-	dir := w.folder("_indices/", x.BaseID, x.HasBase) + x.UUID + "/"
+	dir := w.folder(indicesDir, x.BaseID, x.HasBase) + x.UUID + "/"
 	of := File{Kind: KindIndex, BaseID: x.BaseID, HasBase: x.HasBase, PhysicalRows: -1, LiveRows: -1,
 		IndexUUID: x.UUID, IndexName: x.Name}
 	for _, r := range x.Files {

@@ -30,8 +30,8 @@ type DataFile struct {
 	Dead bool
 
 	path []byte
-	// lists asks parse for Path and ColumnIndices too.
-	lists bool
+	// names asks parse for Path, which costs an allocation.
+	names bool
 }
 
 // Legacy reports whether the file is of format 0.1.
@@ -39,7 +39,7 @@ func (d *DataFile) Legacy() bool { return d.Major == 0 && d.Minor < 3 }
 
 // parse reads a DataFile message, reusing the slices of d.
 func (d *DataFile) parse(b []byte) error {
-	*d = DataFile{Fields: d.Fields[:0], ColumnIndices: d.ColumnIndices[:0], lists: d.lists}
+	*d = DataFile{Fields: d.Fields[:0], ColumnIndices: d.ColumnIndices[:0], names: d.names}
 	live := 0
 	for len(b) > 0 {
 		var f wireField
@@ -58,9 +58,7 @@ func (d *DataFile) parse(b []byte) error {
 				d.Fields = append(d.Fields, int32(v))
 			})
 		case 3:
-			if d.lists {
-				err = f.varints(func(v uint64) { d.ColumnIndices = append(d.ColumnIndices, int32(v)) })
-			}
+			err = f.varints(func(v uint64) { d.ColumnIndices = append(d.ColumnIndices, int32(v)) })
 		case 4:
 			err = f.uint32(&d.Major)
 		case 5:
@@ -79,7 +77,7 @@ func (d *DataFile) parse(b []byte) error {
 	if err := checkPath(d.path); err != nil {
 		return err
 	}
-	if d.lists {
+	if d.names {
 		d.Path = string(d.path)
 	}
 	return nil
@@ -154,7 +152,7 @@ type Fragment struct {
 	Raw []byte
 
 	deletion DeletionFile
-	lists    bool
+	names    bool
 }
 
 // LiveRows is the number of rows that are not deleted; known is false when the
@@ -183,21 +181,27 @@ func (f *Fragment) LiveFiles() int {
 	return n
 }
 
-// addFile extends s by one element, keeping the slices of an earlier one that lay there.
-func addFile(s []DataFile, lists bool) ([]DataFile, *DataFile) {
-	if len(s) < cap(s) {
-		s = s[:len(s)+1]
-	} else {
-		s = append(s, DataFile{})
+// addFile extends s by one element, keeping the slices of an earlier one that lay
+// there. When there is no room it makes room for every field num of the fragment
+// at once, so that one of many files costs no more than its files.
+func (f *Fragment) addFile(s []DataFile, num protowire.Number) []DataFile {
+	if len(s) == cap(s) {
+		n := 0
+		for range messages(f.Raw, num) {
+			n++
+		}
+		grown := make([]DataFile, len(s), max(n, len(s)+1))
+		copy(grown, s)
+		s = grown
 	}
-	d := &s[len(s)-1]
-	d.lists = lists
-	return s, d
+	s = s[:len(s)+1]
+	s[len(s)-1].names = f.names
+	return s
 }
 
 // parse reads a DataFragment message into f, reusing what f holds.
 func (f *Fragment) parse(b []byte) error {
-	*f = Fragment{Files: f.Files[:0], Overlays: f.Overlays[:0], External: f.External[:0], Raw: b, lists: f.lists}
+	*f = Fragment{Files: f.Files[:0], Overlays: f.Overlays[:0], External: f.External[:0], Raw: b, names: f.names}
 	for len(b) > 0 {
 		var w wireField
 		var err error
@@ -208,7 +212,7 @@ func (f *Fragment) parse(b []byte) error {
 			return err
 		}
 	}
-	if f.lists && f.Deletion != nil {
+	if f.names && f.Deletion != nil {
 		var buf [72]byte
 		f.Deletion.Name = string(f.Deletion.appendName(buf[:0], f.ID))
 	}
@@ -230,9 +234,8 @@ func (f *Fragment) set(w wireField) error {
 	}
 	switch w.num {
 	case 2:
-		var d *DataFile
-		f.Files, d = addFile(f.Files, f.lists)
-		return d.parse(w.body)
+		f.Files = f.addFile(f.Files, 2)
+		return f.Files[len(f.Files)-1].parse(w.body)
 	case 3:
 		f.Deletion = &f.deletion
 		return f.deletion.parse(w.body)
@@ -256,7 +259,7 @@ func (f *Fragment) setOverlay(b []byte) error {
 		}
 		if !named {
 			named = true
-			f.Overlays, _ = addFile(f.Overlays, f.lists)
+			f.Overlays = f.addFile(f.Overlays, 11)
 		}
 		return f.Overlays[len(f.Overlays)-1].parse(w.body)
 	})

@@ -71,8 +71,6 @@ type Summary struct {
 	PhysicalRows, LiveRows int64
 	// DuplicateIDs: two fragments share an id, which recent writers refuse.
 	DuplicateIDs bool
-	// FragmentsWithRowIDs counts fragments that carry stable row ids.
-	FragmentsWithRowIDs int64
 }
 
 // Manifest is one version of a dataset. It is immutable and safe for concurrent
@@ -250,11 +248,11 @@ func (m *Manifest) Fragments() iter.Seq2[*Fragment, error] {
 	return m.walk(true)
 }
 
-// walk streams the fragments; without lists the strings and lists of files are
-// left out, and nothing is allocated for a fragment.
-func (m *Manifest) walk(lists bool) iter.Seq2[*Fragment, error] {
+// walk streams the fragments; without names the strings are left out, and nothing
+// is allocated for a fragment.
+func (m *Manifest) walk(names bool) iter.Seq2[*Fragment, error] {
 	return func(yield func(*Fragment, error) bool) {
-		f := &Fragment{lists: lists}
+		f := &Fragment{names: names}
 		for b, err := range m.fragmentMessages() {
 			if err == nil {
 				err = f.parse(b)

@@ -81,7 +81,7 @@ func refs(ctx context.Context, s Store, dir string, add func(name string, b []by
 			return errors.Join(append(errs, fmt.Errorf("list %s: %w", dir, err))...)
 		}
 		stem, ok := strings.CutSuffix(strings.TrimPrefix(o.Name, dir), ".json")
-		if o.Prefix || !ok || stem == "" || strings.HasPrefix(stem, ".") {
+		if o.Prefix || !ok || stem == "" {
 			continue
 		}
 		b, _, err := readObject(ctx, s, o.Name, maxRefSize)

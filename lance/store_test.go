@@ -54,7 +54,9 @@ func (s *memStore) Get(_ context.Context, name string, off, n int64) (io.ReadClo
 
 type errReader struct{}
 
-func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (errReader) Read([]byte) (int, error) { return 0, errReadCut }
+
+var errReadCut = io.ErrUnexpectedEOF
 
 func (s *memStore) List(_ context.Context, prefix, delimiter string) iter.Seq2[Object, error] {
 	s.log = append(s.log, "list "+prefix)

@@ -54,7 +54,7 @@ func Traces(ctx context.Context, s Store, vs *VersionSet, newest *Manifest) ([]T
 	tags, tagErr := Tags(ctx, s)
 	branches, branchErr := Branches(ctx, s)
 	traces := RefTraces(tags, branches, newest.Branch, newest.Version)
-	more, err := FileTraces(ctx, s, vs, newest.Version)
+	more, err := FileTraces(ctx, s, vs, newest)
 	return append(traces, more...), errors.Join(tagErr, branchErr, err)
 }
 
@@ -76,12 +76,12 @@ func RefTraces(tags []Tag, branches []Branch, branch string, newest uint64) []Tr
 }
 
 // FileTraces looks at the version hint and the transaction files of one dataset
-// root, which may be a branch's.
-func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest uint64) ([]Trace, error) {
+// root, which may be a branch's. The hint is read when vs, the listing, showed it.
+func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest *Manifest) ([]Trace, error) {
 	var traces []Trace
 	var errs []error
-	if vs.hint {
-		t, ok, err := hintTrace(ctx, s, newest)
+	if vs != nil && vs.hint {
+		t, ok, err := hintTrace(ctx, s, newest.Version)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", hintName, err))
 		}
@@ -90,8 +90,9 @@ func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest uint64) ([]
 		}
 	}
 	// A commit on version N first writes "N-{uuid}.txn"; the manifest that would
-	// name it is N+1, and that is not there.
-	prefix := fmt.Sprintf("_transactions/%d-", newest)
+	// name it is N+1, and that is not there. Only the first version of a clone or
+	// branch names one with its own number.
+	prefix := fmt.Sprintf("%s%d-", transactionsDir, newest.Version)
 	for o, err := range s.List(ctx, prefix, "") {
 		if errors.Is(err, fs.ErrNotExist) {
 			break // no folder
@@ -100,8 +101,8 @@ func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest uint64) ([]
 			errs = append(errs, fmt.Errorf("list %s: %w", prefix, err))
 			break
 		}
-		if strings.HasSuffix(o.Name, ".txn") && !o.Prefix {
-			traces = append(traces, Trace{Kind: TransactionTrace, Name: o.Name, Version: newest + 1,
+		if strings.HasSuffix(o.Name, ".txn") && !o.Prefix && o.Name != transactionsDir+newest.TransactionFile {
+			traces = append(traces, Trace{Kind: TransactionTrace, Name: o.Name, Version: newest.Version + 1,
 				ModTime: o.ModTime, ServerTime: o.ServerTime})
 		}
 	}

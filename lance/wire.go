@@ -14,8 +14,6 @@ type wireField struct {
 	// v is the value of a varint, body that of a length-delimited field.
 	v    uint64
 	body []byte
-	// raw is the whole field, tag included.
-	raw []byte
 }
 
 // cutField splits the first field off b. Nothing is copied. Groups are refused:
@@ -42,7 +40,6 @@ func cutField(b []byte) (f wireField, rest []byte, err error) {
 	if m < 0 {
 		return f, nil, corrupt("protobuf field %d runs past its end", num)
 	}
-	f.raw = b[: n+m : n+m]
 	return f, b[n+m:], nil
 }
 
