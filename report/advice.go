@@ -245,6 +245,8 @@ func (a adviser) forOpen(s subject) advice {
 			commands: a.probeOr(s, a.check(s, a.command.later()...))}
 	case reconcile.ReasonNoSuchBucket:
 		return advice{text: "The bucket or root folder that is named does not exist. Compare name, endpoint and region with those of the writers, then check again.", commands: a.probeOr(s, a.check(s))}
+	case reconcile.ReasonUnknownReaderFlags:
+		return a.forUnknownFlags(s)
 	case reconcile.ReasonBaseDenied, reconcile.ReasonAccessDenied:
 		return a.forDenied(s)
 	case reconcile.ReasonNoContentLength:

@@ -27,6 +27,9 @@ func (a adviser) forState(s subject) advice {
 	case reconcile.StateLocked:
 		return advice{text: "Another pass is at work on it. Check again when that has ended.", commands: a.check(s)}
 	case reconcile.StateFailed:
+		if s.reason == reconcile.ReasonNoSuchBucket {
+			return a.forOpen(s)
+		}
 		return advice{text: "The work on this target broke off; the log says why.", commands: a.check(s, "--log-level=debug")}
 	default:
 		return a.forOpen(s)
@@ -51,7 +54,7 @@ func (a adviser) forDiverged(s subject) advice {
 func (a adviser) forUnreadableTarget(s subject) advice {
 	switch s.reason {
 	case reconcile.ReasonUnknownReaderFlags:
-		return advice{text: "The table uses features that this version does not know, so nothing under it was judged. A newer reconcile may know them; with it:", commands: a.check(s)}
+		return a.forUnknownFlags(s)
 	case reconcile.ReasonMixedNaming:
 		return advice{text: "Manifests of two naming schemes stand side by side, so the newest cannot be told. Keep writers away, find out which release wrote last, then look at all:",
 			commands: a.check(s, "--versions=all")}
@@ -69,4 +72,8 @@ func (a adviser) forRolledBack(s subject) advice {
 		cmds = append(cmds, a.plan(s, "--accept-version="+s.version)...)
 	}
 	return advice{text: text, commands: cmds}
+}
+
+func (a adviser) forUnknownFlags(s subject) advice {
+	return advice{text: "The table uses features that this version does not know, so nothing under it was judged. A newer reconcile may know them; with it:", commands: a.check(s)}
 }

@@ -117,6 +117,8 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 			s.state, s.reason = reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
 		}},
 		{"unreadable by mixed naming", func(s *subject) { s.state, s.reason = reconcile.StateUnreadable, reconcile.ReasonMixedNaming }},
+		{"failed, no such bucket", func(s *subject) { s.state, s.reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket }},
+		{"undecided, a version with unknown flags", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonUnknownReaderFlags }},
 		{"diverged, no store", func(s *subject) { s.reason = "no_store" }},
 		{"diverged, unregistered", func(s *subject) { s.reason = "unregistered" }},
 		{"diverged, uri differs", func(s *subject) { s.reason = "uri_differs" }},

@@ -30,7 +30,7 @@ type findingRow struct {
 	URL              string     `parquet:"url,plain" doc:"Where that resolves to; empty when it does not resolve. Has a bloom filter."`
 	FragmentID       *int64     `parquet:"fragment_id,optional" doc:"Fragment of the object; null when it belongs to none."`
 	Verdict          string     `parquet:"verdict,dict" doc:"missing, recoverable, lost, size_mismatch, checksum_mismatch, unreadable, archived, pending, superseded, denied or undecided."`
-	Reason           *string    `parquet:"reason,optional,dict" doc:"Why, as one word; null when the verdict says it all."`
+	Reason           *string    `parquet:"reason,optional,dict" doc:"Why; null when the verdict says it all."`
 	ExpectedSize     *int64     `parquet:"expected_size,optional" doc:"Recorded size in bytes; null when none is recorded."`
 	ObservedSize     *int64     `parquet:"observed_size,optional" doc:"Size in bytes that the store told; null when it told none."`
 	ExpectedChecksum *string    `parquet:"expected_checksum,optional,plain" doc:"Recorded checksum (sha256:<hex>, crc32c:<base64>, md5:<hex>); null when none is recorded."`
@@ -74,7 +74,7 @@ type targetRow struct {
 	URI                string   `parquet:"uri,plain" doc:"Where the target lies."`
 	Version            *int64   `parquet:"version,optional" doc:"Newest version; null when there is none to tell."`
 	State              string   `parquet:"state,dict" doc:"clean, diverged, repaired, incomplete, refused, unreadable, pending, cooling_down, half_deleted, rolled_back, locked or failed."`
-	Reason             *string  `parquet:"reason,optional,dict" doc:"Why, as one word; null when the state says it all."`
+	Reason             *string  `parquet:"reason,optional,dict" doc:"Why; null when the state says it all."`
 	References         int64    `parquet:"references" doc:"References found. The name is a keyword: write it in double quotes."`
 	Checked            int64    `parquet:"checked" doc:"References that were looked at."`
 	Findings           int64    `parquet:"findings" doc:"References that are not present."`
