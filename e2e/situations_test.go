@@ -54,7 +54,7 @@ func TestSituations(t *testing.T) {
 		want  want
 	}{
 		{"a healthy table", func(t *testing.T, s *servertest.Server) { put(t, s, "r/t.lance", b) }, "r", nil, want{0, "clean", "", nil, 0}},
-		{"the bucket is absent", func(*testing.T, *servertest.Server) {}, "!no-such-bucket/r", nil, want{1, "failed", "no_such_bucket", []string{"s3://no-such-bucket/r manifest undecided "}, 0}},
+		{"the bucket is absent", func(*testing.T, *servertest.Server) {}, "!nowhere/r", nil, want{1, "failed", "no_such_bucket", []string{"s3://nowhere/r manifest undecided "}, 0}},
 		{"nothing below the prefix", func(t *testing.T, s *servertest.Server) { put(t, s, "r/t.lance", b) }, "wrong", nil, want{1, "", "", nil, 0}},
 		{"403 on everything", func(t *testing.T, s *servertest.Server) { put(t, s, "r/t.lance", b); s.DenyAll() }, "r", nil,
 			want{4, "incomplete", "access_denied", []string{"s3://BUCKET/r manifest denied "}, 0}},

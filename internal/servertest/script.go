@@ -260,6 +260,10 @@ func (w *recorder) WriteHeader(status int) {
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
+	if w.rule != nil && w.rule.NoContentLength {
+		// The server would count what it has buffered and tell the length after all.
+		http.NewResponseController(w.ResponseWriter).Flush()
+	}
 }
 
 func (w *recorder) Write(p []byte) (int, error) {
