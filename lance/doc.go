@@ -28,5 +28,16 @@
 // Everything that is read is untrusted: what the bytes claim about themselves is
 // held against what is there before anything is allocated or followed.
 //
-// The package is usable on its own; storage is whatever implements [Store].
+// The package is usable on its own; storage is whatever implements [Store]:
+//
+//	versions, err := lance.ListVersions(ctx, store)
+//	…
+//	m, err := lance.ReadManifest(ctx, store, versions.Newest())
+//	…
+//	if err := m.CheckReaderFlags(); err != nil {
+//		return err // it may name objects that Files does not tell
+//	}
+//	for f, err := range m.Files() {
+//		…
+//	}
 package lance

@@ -10,7 +10,7 @@ import (
 // Inputs that make the most of their bytes: each is a megabyte of the smallest
 // message that could cost something.
 func TestHostileManifestsCostNoMoreThanTheirBytes(t *testing.T) {
-	const size = 1 << 20
+	const size = 256 << 10
 	fill := func(one func(i int) []byte) []byte {
 		var b bytes.Buffer
 		for i := 0; b.Len() < size; i++ {
