@@ -93,3 +93,11 @@ func library(t testing.TB) (lib, script string) {
 	t.Skip("node or @lancedb/lancedb not found; set RECONCILE_TEST_LANCEDB or run npm install --no-save in e2e/fixtures")
 	return "", ""
 }
+
+// Library is the folder of the newest pinned release of the real library. Without
+// one the test is skipped or fails, as in Probe.
+func Library(t testing.TB) string {
+	t.Helper()
+	lib, _ := library(t)
+	return lib
+}

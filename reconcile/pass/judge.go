@@ -166,6 +166,7 @@ func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcil
 			if j.absent() {
 				j.verdict, j.reason = reconcile.Undecided, reconcile.ReasonNoAnswer // it was there a moment ago
 			}
+			j.reason = cmp.Or(reason, j.reason)
 			j.attrs = a.attrs
 			return j
 		}

@@ -49,6 +49,8 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 	return reconcile.Present, "", nil
 }
 
+const reasonUnknownFormat = "unknown_format"
+
 func verdictOf(err error) (reconcile.Verdict, string, error) {
 	var corrupt *lance.CorruptError
 	switch {
@@ -56,6 +58,8 @@ func verdictOf(err error) (reconcile.Verdict, string, error) {
 		return reconcile.Present, "", nil
 	case errors.As(err, &corrupt):
 		return reconcile.Unreadable, reconcile.ReasonBadFooter, nil
+	case errors.Is(err, lance.ErrUnknownFormat):
+		return reconcile.Undecided, reasonUnknownFormat, err // it may be whole
 	}
 	return reconcile.Undecided, "", err
 }
