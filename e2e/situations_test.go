@@ -111,9 +111,13 @@ func TestSituations(t *testing.T) {
 			s.Add(servertest.Rule{Op: "GET", Key: "t.lance/" + b.ManifestName(), Count: 1, Status: 500, Code: "InternalError"},
 				servertest.Rule{Op: "GET", Key: "t.lance/" + b.ManifestName(), Cut: 50})
 		}, "r", nil, want{4, "incomplete", "no_answer", []string{"table:t manifest undecided " + b.ManifestName()}, 0}},
-		{"an unknown reader flag", func(t *testing.T, s *servertest.Server) { put(t, s, "r/t.lance", fourFragments().Flags(512, 512), lancetest.Missing(one)) }, "r", nil,
+		{"an unknown reader flag", func(t *testing.T, s *servertest.Server) {
+			put(t, s, "r/t.lance", fourFragments().Flags(512, 512), lancetest.Missing(one))
+		}, "r", nil,
 			want{4, "unreadable", "unknown_reader_flags", nil, 0}},
-		{"an unknown writer flag", func(t *testing.T, s *servertest.Server) { put(t, s, "r/t.lance", fourFragments().Flags(0, 1024), lancetest.Missing(one)) }, "r", nil,
+		{"an unknown writer flag", func(t *testing.T, s *servertest.Server) {
+			put(t, s, "r/t.lance", fourFragments().Flags(0, 1024), lancetest.Missing(one))
+		}, "r", nil,
 			want{3, "diverged", "", data("missing"), 0}},
 		{"a base path without access", func(t *testing.T, s *servertest.Server) {
 			far := lancetest.New().Base(1, "s3://"+s.Bucket+"/far.lance", true).Fragment(10).Fragment(10, lancetest.File{Path: "f.lance", BaseID: lancetest.ID(1)})

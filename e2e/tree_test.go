@@ -60,7 +60,7 @@ func makeTree(t *testing.T, out string, env []string, args ...string) tree {
 // everything names its objects by number only: every data file that was there.
 func (tr tree) expect(t *testing.T, d document) []string {
 	t.Helper()
-	var want []string
+	want := []string{}
 	for _, b := range tr.Broken {
 		if b.Kind != "all_data_missing" {
 			want = append(want, strings.Join([]string{b.Target, *b.Role, b.Verdict, b.Object}, " "))
