@@ -21,7 +21,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `explain reads an error text of an engine and tells which object it speaks of, what
 happened to it, and which command looks at it. It asks no store: what it says is
 where to look, not what is true.`,
-		Example: `  reconcile explain 'lance error: Not found: stores/x.rollout.lance/data/0101.lance'
+		Example: `  reconcile explain 'Not found: stores/x.rollout.lance/data/0101.lance'
   tail -1 worker.log | reconcile explain -
   reconcile explain --output json 'LanceError(IO): file size is too small'`,
 		Args: func(_ *cobra.Command, args []string) error {

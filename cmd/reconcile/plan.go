@@ -80,7 +80,7 @@ bound to the bytes that they were made from. It changes no table. What an interl
 forbids is not in the plan, and the command then ends with code 5. A plan lives for
 24 hours; this version makes plans and does not carry them out yet.`,
 		Example: `  reconcile plan s3://bucket/prefix -o plan.json
-  reconcile plan s3://bucket/prefix --target exp-0001 --mode restore -o plan.json
+  reconcile plan s3://bucket/prefix --target exp-1 --mode restore -o plan.json
   reconcile plan /srv/stores -o - | jq .actions`,
 		RunE: func(cmd *cobra.Command, uris []string) error {
 			s, err := f.settings(cmd, uris)

@@ -22,7 +22,7 @@ everything down. This version looks; it writes to no table.`,
   reconcile check s3://bucket/prefix    look at every table below a prefix
   reconcile check /srv/stores --output json
   reconcile explain 'Not found: ...'    which damage does an engine's error mean`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -46,7 +46,6 @@ everything down. This version looks; it writes to no table.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), help(cmd)) })
-	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // -h is the one way
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	a.logFlags.add(root.PersistentFlags())
@@ -77,7 +76,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // groupCommand is a command that only holds others.
 func groupCommand(use, short string) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short,
+		Use: use, Short: short, SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError("%s needs a command", cmd.CommandPath())

@@ -77,7 +77,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &console{w: stderr}
 	a := &app{stdin: stdin, stdout: stdout, stderr: c, console: c, log: slog.New(slog.DiscardHandler)}
 	root := a.rootCommand()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	cmd, err := root.ExecuteContextC(ctx)
 	return int(a.finish(cmd, err))
 }
