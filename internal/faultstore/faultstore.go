@@ -178,11 +178,16 @@ func (r *rule) selects(op, key string) bool {
 			return false
 		}
 	}
-	if !strings.ContainsAny(r.Key, "*?[") {
-		return strings.Contains(key, r.Key)
+	return MatchKey(r.Key, key)
+}
+
+// MatchKey reports whether a key is meant by a pattern, as [Rule] says.
+func MatchKey(pattern, key string) bool {
+	if !strings.ContainsAny(pattern, "*?[") {
+		return strings.Contains(key, pattern)
 	}
 	for {
-		if ok, err := path.Match(r.Key, key); ok && err == nil {
+		if ok, err := path.Match(pattern, key); ok && err == nil {
 			return true
 		}
 		_, rest, more := strings.Cut(key, "/")

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rocketkeep/reconcile/internal/faultstore"
 )
 
 // Rule scripts the answers to some requests of an S3 server. Which requests: Op, Key,
@@ -138,24 +139,7 @@ func (r *rule) selects(req *Request) bool {
 	if r.Op != "" && r.Op != req.Op {
 		return false
 	}
-	return MatchKey(r.Key, req.Key)
-}
-
-// MatchKey reports whether a key is meant by a pattern, as [Rule] says.
-func MatchKey(pattern, key string) bool {
-	if !strings.ContainsAny(pattern, "*?[") {
-		return strings.Contains(key, pattern)
-	}
-	for {
-		if ok, err := path.Match(pattern, key); ok && err == nil {
-			return true
-		}
-		_, rest, more := strings.Cut(key, "/")
-		if !more {
-			return false
-		}
-		key = rest
-	}
+	return faultstore.MatchKey(r.Key, req.Key)
 }
 
 // decide logs the request and finds the rule for it; nil is none.
