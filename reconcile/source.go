@@ -19,6 +19,9 @@ type Target struct {
 	// Location is the dataset's root without a trailing slash; its Canonical form
 	// is the key of everything that is remembered about the target.
 	Location objstore.Location
+	// Listed means that a listing showed the target, as opposed to a user naming it:
+	// then something must be there.
+	Listed bool
 }
 
 // Facts is what a source's metadata says before any referenced object is looked at.

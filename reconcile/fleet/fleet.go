@@ -111,7 +111,7 @@ type discovery struct {
 
 func (d *discovery) root(ctx context.Context, root objstore.Location) {
 	if strings.HasSuffix(root.Key, ".lance") {
-		d.dataset(root.Parent(), root)
+		d.dataset(root.Parent(), root, false)
 		return
 	}
 	d.walk(ctx, root, root)
@@ -151,12 +151,12 @@ func (d *discovery) walk(ctx context.Context, root, dir objstore.Location) {
 		if dir == root {
 			root = root.Parent()
 		}
-		d.dataset(root, dir)
+		d.dataset(root, dir, true)
 		return
 	}
 	for _, sub := range below {
 		if strings.HasSuffix(sub.Key, ".lance") {
-			d.dataset(root, sub)
+			d.dataset(root, sub, true)
 			continue
 		}
 		d.walk(ctx, root, sub)
@@ -166,14 +166,14 @@ func (d *discovery) walk(ctx context.Context, root, dir objstore.Location) {
 	}
 }
 
-func (d *discovery) dataset(root, loc objstore.Location) {
+func (d *discovery) dataset(root, loc objstore.Location, listed bool) {
 	if d.seen[loc.Canonical()] {
 		return
 	}
 	d.seen[loc.Canonical()] = true
 	rel, _ := loc.Rel(root)
 	name, kind := Name(rel)
-	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc}
+	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc, Listed: listed}
 	if !d.filter.Chosen(t) {
 		d.found.Filtered++
 		return

@@ -61,7 +61,9 @@ func (s *rooted) List(ctx context.Context, prefix, delimiter string) iter.Seq2[l
 	return func(yield func(lance.Object, error) bool) {
 		for at, err := range s.r.List(ctx, s.root.Join(prefix), delimiter) {
 			if err != nil {
-				yield(lance.Object{}, translate(err))
+				// A listing that answers "no such object" is no listing: what is not
+				// there lists as empty.
+				yield(lance.Object{}, err)
 				return
 			}
 			s.sawTime(at.ServerTime)

@@ -221,9 +221,6 @@ func (t *Table) corrupt(e lance.VersionEntry, err error) reconcile.Facts {
 func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 	var objects int64
 	for o, err := range t.main.List(ctx, "", "") {
-		if errors.Is(err, fs.ErrNotExist) {
-			break
-		}
 		if err != nil {
 			return t.cannotLook("", err)
 		}
@@ -233,6 +230,11 @@ func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 		if objects == maxCounted {
 			break
 		}
+	}
+	if objects == 0 && t.target.Listed {
+		// Its parent's listing shows it and its own shows nothing: removed since, or
+		// a store that contradicts itself.
+		return &reconcile.Facts{Settled: true, State: reconcile.StateIncomplete, Reason: reasonNothingThere}
 	}
 	if objects == 0 {
 		return &reconcile.Facts{Absent: true}
@@ -244,6 +246,8 @@ func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 	reason := fmt.Sprintf("no manifest, %d%s objects", objects, more)
 	return &reconcile.Facts{Settled: true, State: reconcile.StateHalfDeleted, Reason: reason}
 }
+
+const reasonNothingThere = "nothing_there"
 
 // maxCounted bounds how far a dataset without a manifest is listed: the number is
 // there to tell "a few left-overs" from "all of it".
