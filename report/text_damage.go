@@ -327,10 +327,9 @@ func details(f *reconcile.Finding) []string {
 	if f.ObservedSize != nil {
 		d = append(d, "found "+size(*f.ObservedSize))
 	}
-	if len(f.ColumnsLost) > 0 {
-		d = append(d, "columns lost: "+printable(strings.Join(f.ColumnsLost, " ")))
-	}
+	// A file that holds every column of its fragment needs no list of them.
 	if len(f.ColumnsKept) > 0 {
+		d = append(d, "columns lost: "+printable(strings.Join(f.ColumnsLost, " ")))
 		d = append(d, "columns kept: "+printable(strings.Join(f.ColumnsKept, " ")))
 	}
 	if f.HTTPStatus != nil {
