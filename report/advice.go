@@ -255,6 +255,10 @@ func (a adviser) forOpen(s subject) advice {
 		return advice{text: "Something names a version above the newest manifest: that manifest may have been deleted. Keep writers away and look at every manifest that is left:",
 			commands: a.check(s, "--versions=all")}
 	}
+	if role, ok := strings.CutPrefix(s.reason, "not_checked:"); ok {
+		return advice{text: "All that this version reads was looked at; the table also has files of role " + role + ", which it does not read (see Not looked at). Closer, of what it reads:",
+			commands: a.check(s, "--depth=footer")}
+	}
 	return advice{text: "There was no trustworthy answer. Check again:", commands: a.check(s, a.command.later()...)}
 }
 
