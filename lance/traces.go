@@ -81,7 +81,7 @@ func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest *Manifest) 
 	var traces []Trace
 	var errs []error
 	if vs != nil && vs.hint {
-		t, ok, err := hintTrace(ctx, s, newest.Version)
+		t, ok, err := hintTrace(ctx, s, hintName, newest.Version)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", hintName, err))
 		}
@@ -109,8 +109,8 @@ func FileTraces(ctx context.Context, s Store, vs *VersionSet, newest *Manifest) 
 	return traces, errors.Join(errs...)
 }
 
-func hintTrace(ctx context.Context, s Store, newest uint64) (t Trace, ok bool, err error) {
-	b, o, err := readObject(ctx, s, hintName, maxRefSize)
+func hintTrace(ctx context.Context, s Store, name string, newest uint64) (t Trace, ok bool, err error) {
+	b, o, err := readObject(ctx, s, name, maxRefSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, false, nil
 	}
@@ -123,5 +123,5 @@ func hintTrace(ctx context.Context, s Store, newest uint64) (t Trace, ok bool, e
 	if json.Unmarshal(b, &hint) != nil || hint.Version == nil || *hint.Version <= newest {
 		return t, false, nil
 	}
-	return Trace{Kind: HintTrace, Name: hintName, Version: *hint.Version, ModTime: o.ModTime, ServerTime: o.ServerTime}, true, nil
+	return Trace{Kind: HintTrace, Name: name, Version: *hint.Version, ModTime: o.ModTime, ServerTime: o.ServerTime}, true, nil
 }
