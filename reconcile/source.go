@@ -19,6 +19,8 @@ type Target struct {
 	// Location is the dataset's root without a trailing slash; its Canonical form
 	// is the key of everything that is remembered about the target.
 	Location objstore.Location
+	// Root is the place that the target was found below: what a write must stay in.
+	Root objstore.Location
 	// Listed means that a listing showed the target, as opposed to a user naming it:
 	// then something must be there.
 	Listed bool

@@ -173,7 +173,7 @@ func (d *discovery) dataset(root, loc objstore.Location, listed bool) {
 	d.seen[loc.Canonical()] = true
 	rel, _ := loc.Rel(root)
 	name, kind := Name(rel)
-	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc, Listed: listed}
+	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc, Root: root, Listed: listed}
 	if !d.filter.Chosen(t) {
 		d.found.Filtered++
 		return

@@ -13,6 +13,7 @@ package pass
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -98,13 +99,22 @@ type Outcome struct {
 	Actions []reconcile.PlanAction
 	// Totals without Requests, which the caller's stores count.
 	Totals reconcile.Totals
+	// Repairs are what Apply did, in order.
+	Repairs []reconcile.RepairOutcome
 	// Interrupted is the cause when the context ended before the pass did.
 	Interrupted error
+
+	// targets and bases are kept of targets with findings, so that a repair can ask
+	// the same controls again; by canonical URI.
+	targets map[string]reconcile.Target
+	bases   map[string]map[objstore.Location]*base
+	// codes are exit codes that no target's state tells.
+	codes []reconcile.ExitCode
 }
 
 // Exit is the exit code of a look (contract §3), interruption excluded.
 func (o *Outcome) Exit() reconcile.ExitCode {
-	var codes []reconcile.ExitCode
+	codes := slices.Clone(o.codes)
 	for _, t := range o.Targets {
 		codes = append(codes, exitOf(t.State))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -118,6 +119,15 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	}
 	for _, f := range findings {
 		l.verdicts[f.Verdict]++
+	}
+	if len(findings) > 0 {
+		p.mu.Lock()
+		if p.out.targets == nil {
+			p.out.targets, p.out.bases = map[string]reconcile.Target{}, map[string]map[objstore.Location]*base{}
+		}
+		key := l.target.Location.Canonical()
+		p.out.targets[key], p.out.bases[key] = l.target, l.bases
+		p.mu.Unlock()
 	}
 	return p.publish(ctx, *r, findings, l.verdicts, l.flapped)
 }

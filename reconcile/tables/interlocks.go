@@ -25,25 +25,35 @@ func (p *proposal) interlocks(ctx context.Context) error {
 	if p.t.target.Location.Scheme != "s3" || p.t.opts.WritersStopped {
 		return nil
 	}
-	entries := p.t.versions.Entries
+	old, err := p.t.unconditionalWriter(ctx)
+	if err != nil || !old {
+		return err
+	}
+	for i := range p.findings {
+		if f := &p.findings[i]; f.ProposedAction.Destructive() {
+			block(f, reconcile.BlockedUnconditionalWriter)
+		}
+	}
+	return nil
+}
+
+// unconditionalWriter reports whether one of the newest versions was written by a
+// release that commits without a condition.
+func (t *Table) unconditionalWriter(ctx context.Context) (bool, error) {
+	entries := t.versions.Entries
 	for _, e := range entries[:min(len(entries), writersLookedAt)] {
-		m, err := lance.ReadManifest(ctx, p.t.main, e)
+		m, err := lance.ReadManifest(ctx, t.main, e)
 		if err != nil {
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return false, context.Cause(ctx)
 			}
 			continue // cleaned up or broken: it tells nothing of who writes now
 		}
 		if unconditional(m.WriterVersion) {
-			for i := range p.findings {
-				if f := &p.findings[i]; f.ProposedAction.Destructive() {
-					block(f, reconcile.BlockedUnconditionalWriter)
-				}
-			}
-			return nil
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // unconditional reports whether a release of the Lance library writes manifests
