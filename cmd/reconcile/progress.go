@@ -28,8 +28,11 @@ type progress struct {
 	now      func() time.Time
 	interval time.Duration
 
-	mu   sync.Mutex
-	last time.Time
+	mu    sync.Mutex
+	last  time.Time
+	phase string
+	// wait is the moment that the countdown shows; nil outside of it.
+	wait *pass.Progress
 }
 
 // newProgress decides by the flag's word and by what stderr is.
@@ -58,7 +61,8 @@ func terminal(w io.Writer) (width int, ok bool) {
 	return width, true
 }
 
-// show takes a moment of the pass; most moments are dropped.
+// show takes a moment of the pass. Most moments are dropped; a new phase is shown
+// at once.
 func (p *progress) show(m pass.Progress) {
 	if p == nil {
 		return
@@ -66,11 +70,28 @@ func (p *progress) show(m pass.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	if now.Sub(p.last) < p.interval {
+	if m.Phase == p.phase && now.Sub(p.last) < p.interval {
 		return
 	}
-	p.last = now
-	line := progressLine(m, now)
+	p.last, p.phase, p.wait = now, m.Phase, nil
+	if m.Phase == "wait" && p.redraw {
+		p.wait = &m
+		time.AfterFunc(time.Second, p.countDown)
+	}
+	p.print(progressLine(m, now))
+}
+
+// countDown redraws the wait, of which the pass itself says nothing more.
+func (p *progress) countDown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wait != nil {
+		p.print(progressLine(*p.wait, p.now()))
+		time.AfterFunc(time.Second, p.countDown)
+	}
+}
+
+func (p *progress) print(line string) {
 	if !p.redraw {
 		fmt.Fprintln(p.console, line)
 		return
@@ -83,7 +104,13 @@ func (p *progress) show(m pass.Progress) {
 
 // done removes the redrawn line.
 func (p *progress) done() {
-	if p != nil && p.redraw {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wait = nil
+	if p.redraw {
 		p.console.draw("")
 	}
 }
@@ -93,9 +120,9 @@ func progressLine(m pass.Progress, now time.Time) string {
 	switch m.Phase {
 	case "wait":
 		left := max(m.WaitUntil.Sub(now), 0).Round(time.Second)
-		fmt.Fprintf(&b, "waiting %s before the second look at %d objects", left, m.SuspectsNow)
+		fmt.Fprintf(&b, "waiting %s before the second look at %s", left, count(int(m.SuspectsNow), "object"))
 	case "confirm":
-		fmt.Fprintf(&b, "second look at %d objects", m.SuspectsNow)
+		fmt.Fprintf(&b, "second look at %s", count(int(m.SuspectsNow), "object"))
 	case "plan":
 		b.WriteString("working out what could be done")
 	default:

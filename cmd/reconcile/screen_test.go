@@ -8,7 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
@@ -50,15 +53,41 @@ func TestProgressIsForTerminalsUnlessAskedFor(t *testing.T) {
 	p.now = func() time.Time { return now }
 	p.show(pass.Progress{Phase: "look", Targets: 3, TargetsDone: 1, Checked: 12, SuspectsNow: 2})
 	p.show(pass.Progress{Phase: "look", Targets: 3, TargetsDone: 2, Checked: 13})
-	now = now.Add(lineEvery)
+	now = now.Add(lineEvery - 1)
+	p.show(pass.Progress{Phase: "look", Targets: 3, TargetsDone: 3, Checked: 14})
 	p.show(pass.Progress{Phase: "wait", SuspectsNow: 2, WaitUntil: now.Add(1500 * time.Millisecond)})
 	p.done()
 	if got, want := b.String(), "looking: 1 of 3 targets, 12 references checked, 2 suspect\nwaiting 2s before the second look at 2 objects\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	b.Reset()
+	now = now.Add(lineEvery)
+	p.show(pass.Progress{Phase: "wait", SuspectsNow: 2, WaitUntil: now})
+	if got, want := b.String(), "waiting 0s before the second look at 2 objects\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	var none *progress
 	none.show(pass.Progress{})
 	none.done()
+}
+
+func TestTheWaitCountsDownOnATerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		c := &console{w: &b}
+		p := &progress{console: c, redraw: true, width: 30, now: time.Now, interval: redrawEvery}
+		p.show(pass.Progress{Phase: "wait", SuspectsNow: 1, WaitUntil: time.Now().Add(3 * time.Second)})
+		time.Sleep(2500 * time.Millisecond)
+		p.show(pass.Progress{Phase: "confirm", SuspectsNow: 1})
+		time.Sleep(5 * time.Second)
+		p.done()
+		got := strings.Split(b.String(), "\r\x1b[K")
+		want := []string{"", "waiting 3s before the second ", "waiting 2s before the second ", "waiting 1s before the second ", "second look at 1 object", ""}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
 }
 
 // Not parallel: it sends this process signals.

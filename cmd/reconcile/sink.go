@@ -61,7 +61,8 @@ func (s *reportSink) References(ctx context.Context, seen []pass.Seen) error {
 	for i, x := range seen {
 		rows[i] = checkedReference(x)
 	}
-	return s.w.References(ctx, rows)
+	// Rows go to local files: a look that was ended still keeps what it saw.
+	return s.w.References(context.WithoutCancel(ctx), rows)
 }
 
 func checkedReference(x pass.Seen) report.CheckedReference {
