@@ -97,14 +97,10 @@ type Finding struct {
 // left null and every list empty. at is the time of the first look (UTC).
 func NewFinding(t Target, ref Reference, at time.Time) Finding {
 	f := Finding{
-		FindingID: FindingID(t.Location, ref.Role, ref.Location), Target: t.Name, Store: t.Store,
+		FindingID: FindingIDOf(t, ref), Target: t.Name, Store: t.Store,
 		Version: ref.Version, Scopes: []string{}, Role: ref.Role, Path: ref.Path, URL: ref.Location.String(),
 		ColumnsLost: []string{}, ColumnsKept: []string{}, PeersAsked: []string{}, PeersHaving: []string{}, BlockedBy: []string{},
 		FirstObservedAt: at.UTC(), Ref: ref,
-	}
-	if ref.Location == (objstore.Location{}) {
-		// An unresolved name still needs an identity of its own.
-		f.FindingID = FindingID(t.Location, ref.Role, objstore.Location{Scheme: "unresolved", Key: ref.Path})
 	}
 	if ref.HasFragment {
 		f.FragmentID = Ptr(ref.FragmentID)
@@ -125,6 +121,15 @@ func NewFinding(t Target, ref Reference, at time.Time) Finding {
 		f.RowsAtRisk = Ptr(ref.LiveRows)
 	}
 	return f
+}
+
+// FindingIDOf is the identity of a reference's finding. A name that does not
+// resolve has one of its own.
+func FindingIDOf(t Target, ref Reference) string {
+	if ref.Location == (objstore.Location{}) {
+		return FindingID(t.Location, ref.Role, objstore.Location{Scheme: "unresolved", Key: ref.Path})
+	}
+	return FindingID(t.Location, ref.Role, ref.Location)
 }
 
 // Ptr is a pointer to a copy of v, for fields whose null means unknown.

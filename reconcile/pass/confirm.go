@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -34,9 +36,9 @@ func (p *engine) confirmAll(ctx context.Context) error {
 		g.Go(func() error {
 			tctx, cancel := context.WithTimeoutCause(ctx, p.opts.TargetTimeout, errTargetTimeout)
 			defer cancel()
-			p.confirm(tctx, l)
+			err := p.confirm(tctx, l)
 			p.progress("confirm")
-			return nil
+			return err
 		})
 	}
 	return g.Wait()
@@ -44,10 +46,10 @@ func (p *engine) confirmAll(ctx context.Context) error {
 
 // confirm decides every suspect of one target. Whatever keeps it from looking
 // leaves the suspects undecided.
-func (p *engine) confirm(ctx context.Context, l *look) {
+func (p *engine) confirm(ctx context.Context, l *look) error {
 	if l.facts.Settled && len(l.suspects) == 0 {
 		p.confirmMetadata(ctx, l)
-		return
+		return nil
 	}
 	refs := make([]reconcile.Reference, len(l.suspects))
 	for i := range l.suspects {
@@ -56,7 +58,7 @@ func (p *engine) confirm(ctx context.Context, l *look) {
 	rev, err := l.src.Revisit(ctx, refs)
 	if err != nil {
 		p.undecideAll(ctx, l, err)
-		return
+		return nil
 	}
 	l.facts.Findings = stillThere(l.facts.Findings, rev.Metadata, p.opts.Clock.Now())
 	if rev.RolledBack {
@@ -78,7 +80,7 @@ func (p *engine) confirm(ctx context.Context, l *look) {
 		open = append(open, s)
 	}
 	p.confirmOpen(ctx, l, open)
-	p.protectYoung(ctx, l, open)
+	return p.protectYoung(ctx, l, open)
 }
 
 // confirmMetadata looks again at a target that its metadata alone decided, since
@@ -215,6 +217,7 @@ func (p *engine) decide(l *look, s *suspect, before, after *answer) {
 	case final.verdict == reconcile.Present:
 		s.drop = true
 		l.verdicts[reconcile.Present]++
+		l.answer(s.ref, ledger.Present)
 		if s.first.absent() {
 			l.flapped++
 		}
@@ -261,8 +264,9 @@ func (p *engine) askVersions(ctx context.Context, s *suspect) {
 }
 
 // protectYoung turns damage that no version old enough names into pending: the
-// writer may still deliver it.
-func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) {
+// writer may still deliver it. An earlier pass that saw the path named that long
+// ago, by the ledger's clock, shows as much as an old version does.
+func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) error {
 	var young []*suspect
 	var refs []reconcile.Reference
 	for _, s := range open {
@@ -275,15 +279,30 @@ func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) {
 		}
 	}
 	if len(young) == 0 {
-		return
+		return nil
 	}
 	older, err := l.src.Older(ctx, refs, p.opts.MinManifestAge)
+	var ids []string
 	for i, s := range young {
 		if err != nil || !older[i] {
-			s.find.Verdict = reconcile.Pending
-			s.find.ConfirmedAt = nil
+			ids = append(ids, s.find.FindingID)
 		}
 	}
+	seen, now, err := p.sightings(ctx, ids)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	for _, s := range young {
+		if !slices.Contains(ids, s.find.FindingID) {
+			continue
+		}
+		if before, ok := seen[s.find.FindingID]; ok && before.SeenNamedFor(p.opts.MinManifestAge, now) {
+			continue
+		}
+		s.find.Verdict = reconcile.Pending
+		s.find.ConfirmedAt = nil
+	}
+	return nil
 }
 
 func statusOf(err error) *int {

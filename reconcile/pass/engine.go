@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -47,6 +48,10 @@ type look struct {
 	suspects []suspect
 	bases    map[objstore.Location]*base
 	flapped  int64
+	// known are the findings that are open in the ledger, answers what this look says
+	// of them; both by finding id.
+	known   map[string]ledger.Finding
+	answers map[string]ledger.Answer
 	// brokenOff says why the first look did not reach every reference.
 	brokenOff string
 }
@@ -110,7 +115,7 @@ func (p *engine) lookAll(ctx context.Context, targets []reconcile.Target) error 
 }
 
 func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
-	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}}
+	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}, answers: map[string]ledger.Answer{}}
 	l.result = reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), NotChecked: []reconcile.NotChecked{}}
 	defer p.done.Add(1)
 	if ctx.Err() != nil {
@@ -132,6 +137,9 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	}
 	l.facts = facts
 	l.result.Version, l.result.Fragments, l.result.LiveRows = facts.Version, facts.Fragments, facts.LiveRows
+	if err := p.recall(ctx, l); err != nil {
+		return err
+	}
 	if facts.Control != (objstore.Location{}) {
 		l.base(t.Location).addControl(facts.Control)
 	}
@@ -266,7 +274,9 @@ func (p *engine) record(l *look, ref reconcile.Reference, a answer) {
 	if a.verdict == reconcile.Present {
 		l.verdicts[reconcile.Present]++
 		b.addControl(ref.Location)
+		l.answer(ref, ledger.Present)
 	} else {
+		l.answer(ref, ledger.Unknown)
 		l.suspects = append(l.suspects, suspect{ref: ref, first: a, find: p.finding(l.target, ref, a)})
 		p.suspect.Add(1)
 	}

@@ -86,6 +86,8 @@ type Options struct {
 	// is reported as a target of its own.
 	Problems        []reconcile.TargetResult
 	ProblemFindings []reconcile.Finding
+	// Recall is the memory of earlier passes; the zero value has none.
+	Recall Recall
 	// Sink and Progress may be nil. Progress is called often and must be quick.
 	Sink     Sink
 	Progress func(Progress)
@@ -118,6 +120,9 @@ func (o *Outcome) Exit() reconcile.ExitCode {
 	for _, t := range o.Targets {
 		codes = append(codes, exitOf(t.State))
 	}
+	if len(o.Targets) > 0 && o.Totals.TargetsByState[reconcile.StateLocked] == int64(len(o.Targets)) {
+		return reconcile.WorstExit(append(o.codes, reconcile.ExitLocked)...)
+	}
 	if len(o.Targets) == 0 {
 		codes = append(codes, reconcile.ExitFailed)
 	}
@@ -126,6 +131,8 @@ func (o *Outcome) Exit() reconcile.ExitCode {
 
 func exitOf(s reconcile.State) reconcile.ExitCode {
 	switch s {
+	case reconcile.StateLocked:
+		return reconcile.ExitIncomplete // all of them locked is Exit's matter
 	case reconcile.StateClean, reconcile.StateRepaired:
 		return reconcile.ExitClean
 	case reconcile.StateDiverged, reconcile.StateRolledBack, reconcile.StateCoolingDown:
@@ -134,7 +141,7 @@ func exitOf(s reconcile.State) reconcile.ExitCode {
 		return reconcile.ExitRefused
 	case reconcile.StateFailed:
 		return reconcile.ExitFailed
-	default: // incomplete, unreadable, pending, half_deleted, locked
+	default: // incomplete, unreadable, pending, half_deleted
 		return reconcile.ExitIncomplete
 	}
 }

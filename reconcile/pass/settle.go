@@ -16,6 +16,10 @@ func (p *engine) settleAll(ctx context.Context) error {
 	// Planning may read a little more metadata; an interrupted pass plans nothing.
 	actions := make([][]reconcile.PlanAction, len(p.looks))
 	found := make([][]reconcile.Finding, len(p.looks))
+	cooling, err := p.cooled(ctx, p.looks)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
 	for i, l := range p.looks {
 		for _, s := range l.suspects {
 			if !s.drop {
@@ -25,6 +29,12 @@ func (p *engine) settleAll(ctx context.Context) error {
 		found[i] = dedupe(found[i])
 		if len(found[i]) == 0 || ctx.Err() != nil {
 			continue
+		}
+		if err := p.weigh(ctx, found[i]); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if _, cold := cooling[l.target.Location.Canonical()]; cold {
+			l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedCoolingDown)
 		}
 		addBlocks(found[i], l.facts.Blocks)
 		acts, err := l.src.Propose(ctx, found[i], p.opts.Policy)
@@ -129,6 +139,9 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 		p.out.targets[key], p.out.bases[key] = l.target, l.bases
 		p.mu.Unlock()
 	}
+	if err := p.remember(ctx, l, findings); err != nil {
+		return err
+	}
 	return p.publish(ctx, *r, findings, l.verdicts, l.flapped)
 }
 
@@ -207,7 +220,7 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 	var open, damaged, pending *reconcile.Finding
 	for i := range findings {
 		f := &findings[i]
-		if f.Ref.Harmless {
+		if f.Ref.Harmless || slices.Contains(f.BlockedBy, reconcile.BlockedAcknowledged) {
 			continue
 		}
 		switch {
@@ -233,6 +246,8 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 	switch {
 	case l.facts.State == reconcile.StateRolledBack:
 		return reconcile.StateRolledBack, reason(l.facts.Reason)
+	case damaged != nil && slices.Contains(l.facts.Blocks, reconcile.BlockedCoolingDown):
+		return reconcile.StateCoolingDown, reason("repair")
 	case damaged != nil:
 		if slices.Contains(damaged.BlockedBy, reconcile.BlockedEverythingMissing) {
 			return reconcile.StateDiverged, reason(reconcile.ReasonEverythingMissing)

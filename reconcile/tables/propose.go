@@ -347,7 +347,7 @@ func ratio(a, b int64) float64 {
 // forAll are blocks that speak of destructive actions only; a finding that leads
 // to none does not carry them.
 var forAll = []string{reconcile.BlockedUnknownWriterFlags, reconcile.BlockedExternalCommitStore, reconcile.BlockedRolledBack,
-	reconcile.BlockedUnconditionalWriter, reconcile.BlockedIncompleteLook, reconcile.BlockedVersionsUnknown}
+	reconcile.BlockedUnconditionalWriter, reconcile.BlockedIncompleteLook, reconcile.BlockedVersionsUnknown, reconcile.BlockedDropAfter, reconcile.BlockedCoolingDown}
 
 func (p *proposal) trimBlocks() {
 	for i := range p.findings {

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sqlite
+
+func checkDisk(string) error { return nil }

@@ -1,0 +1,100 @@
+package sqlledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/ledger"
+)
+
+// AddFailure implements ledger.Intake: it does what everybody else does.
+func (l *Ledger) AddFailure(ctx context.Context, kind, target, failure string) error {
+	err := l.db.Write(ctx, func(ctx context.Context, c Conn, _ time.Time) error {
+		_, err := c.Exec(ctx, "INSERT INTO reconcile.task_failures (kind, target, error) VALUES ($1, $2, $3)", text(kind), text(target), text(failure))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hand in failure: %w", err)
+	}
+	return nil
+}
+
+// PendingFailures implements ledger.Intake.
+func (l *Ledger) PendingFailures(ctx context.Context, limit int) ([]ledger.TaskFailure, error) {
+	var out []ledger.TaskFailure
+	err := l.db.Read(ctx, func(ctx context.Context, c Conn, _ time.Time) error {
+		out = []ledger.TaskFailure{}
+		return each(ctx, c, `SELECT failure_id, kind, target, error, seen_count, first_seen_at, last_seen_at
+			FROM reconcile.task_failures WHERE handled_at IS NULL ORDER BY failure_id`, nil, func(scan func(...any) error) error {
+			var f ledger.TaskFailure
+			if err := scan(&f.ID, &f.Kind, &f.Target, &f.Error, &f.SeenCount, &f.FirstSeenAt, &f.LastSeenAt); err != nil {
+				return err
+			}
+			out = append(out, f)
+			if limit > 0 && len(out) == limit {
+				return errStop
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read handed-in failures: %w", err)
+	}
+	return out, nil
+}
+
+// HandleFailure implements ledger.Intake.
+func (l *Ledger) HandleFailure(ctx context.Context, f ledger.TaskFailure, repairID, note string) (bool, error) {
+	var n int64
+	err := l.db.Write(ctx, func(ctx context.Context, c Conn, now time.Time) (err error) {
+		sql, args := update("reconcile.task_failures", []col{{"handled_at", now}, {"handled_repair_id", filled(repairID)}, {"handled_note", filled(note)}},
+			"failure_id = $1 AND seen_count = $2 AND handled_at IS NULL", f.ID, f.SeenCount)
+		if n, err = c.Exec(ctx, sql, args...); err != nil || n > 0 {
+			return err
+		}
+		// Handled by the same call whose answer was lost?
+		_, err = one(ctx, c, "SELECT count(*) FROM reconcile.task_failures WHERE failure_id = $1 AND seen_count = $2 AND handled_at IS NOT NULL",
+			[]any{f.ID, f.SeenCount}, &n)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("close handed-in failure: %w", err)
+	}
+	return n > 0, nil
+}
+
+// PutProbe implements ledger.Probes.
+func (l *Ledger) PutProbe(ctx context.Context, p ledger.Probe) error {
+	err := l.db.Write(ctx, func(ctx context.Context, c Conn, now time.Time) error {
+		sql, args := insert("reconcile.store_probes", []col{
+			{"root_uri", text(p.RootURI)}, {"probe", text(p.Name)}, {"passed", p.Passed}, {"detail", filled(p.Detail)},
+			{"host", text(p.Host)}, {"tool_version", text(p.ToolVersion)}, {"probed_at", now},
+		}, "ON CONFLICT (root_uri, probe) DO UPDATE SET "+excluded("passed", "detail", "host", "tool_version", "probed_at"))
+		_, err := c.Exec(ctx, sql, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record probe: %w", err)
+	}
+	return nil
+}
+
+// GetProbe implements ledger.Probes.
+func (l *Ledger) GetProbe(ctx context.Context, rootURI, name string, maxAge time.Duration) (*ledger.Probe, error) {
+	var out *ledger.Probe
+	err := l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
+		p := ledger.Probe{RootURI: rootURI, Name: name}
+		found, err := one(ctx, c, "SELECT passed, coalesce(detail, ''), host, tool_version, probed_at FROM reconcile.store_probes WHERE root_uri = $1 AND probe = $2",
+			[]any{text(rootURI), text(name)}, &p.Passed, &p.Detail, &p.Host, &p.ToolVersion, &p.ProbedAt)
+		out = nil
+		if found && now.Sub(p.ProbedAt) <= maxAge {
+			out = &p
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read probe: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,2 @@
+DROP TABLE reconcile.task_failures;
+DROP FUNCTION reconcile.take_in_failure();

@@ -1,0 +1,76 @@
+-- What people read. Explained in ../postgres.
+
+CREATE VIEW open_findings AS
+SELECT f.finding_id, f.target, f.store, f.target_uri, f.role, f.path, f.url, f.version, f.scopes, f.fragment_id, f.verdict, f.reason,
+    f.verdict IN ('missing', 'recoverable', 'lost', 'size_mismatch', 'checksum_mismatch', 'unreadable', 'archived') AND NOT f.harmless AS damaged,
+    f.harmless, f.expected_size, f.observed_size, f.expected_checksum, f.observed_checksum, f.physical_rows, f.rows_at_risk,
+    f.columns_lost, f.columns_kept, f.http_status, f.error_code, f.request_id, f.first_observed_at, f.confirmed_at, f.recoverable_until,
+    f.peers_asked, f.peers_having, f.proposed_action, f.blocked_by, f.depth, f.versions, f.first_seen_at, f.last_seen_at, f.damaged_since,
+    f.seen_count, f.first_pass_id, f.last_pass_id,
+    f.acknowledged_until IS NOT NULL AND f.acknowledged_until > (SELECT now FROM clock) AS acknowledged,
+    f.acknowledged_until, f.ack_reason, f.ack_actor
+FROM findings f
+WHERE f.resolved_at IS NULL;
+
+CREATE VIEW finding_history AS
+SELECT e.pass_id, e.recorded_at, e.event, e.verdict, e.rows_at_risk, f.finding_id, f.target, f.store, f.target_uri, f.role, f.path, f.url, f.fragment_id,
+    f.first_seen_at, f.resolved_at, f.resolution
+FROM pass_findings e
+JOIN findings f ON f.finding_id = e.finding_id;
+
+CREATE VIEW repair_history AS
+SELECT r.repair_id, r.pass_id, r.target, r.store, r.target_uri, r.action, r.state, r.trigger, r.trigger_error, r.reason, r.actor, r.host,
+    r.read_version, r.committed_version, r.transaction_uuid, r.index_uuid, r.files, r.fragments, r.rows_dropped, r.bytes_restored,
+    r.source, r.error, r.manifest_name, r.manifest_size, r.manifest_sha256, r.manifest_bytes IS NOT NULL AS manifest_kept,
+    r.created_at, r.intended_at, r.settled_at, r.verified_at
+FROM repairs r;
+
+CREATE VIEW active_cooldowns AS
+SELECT c.kind, t.target, t.store, c.target_uri, c.consecutive_failures, c.cooldown_until, c.last_error, c.last_error_class, c.last_failed_at, c.last_succeeded_at
+FROM cooldowns c
+LEFT JOIN targets t ON t.target_uri = c.target_uri
+WHERE c.cooldown_until > (SELECT now FROM clock);
+
+CREATE VIEW target_health AS
+SELECT t.target, t.store, t.kind, t.target_uri, p.state, p.reason, p.version, t.highest_version, p.live_rows, p.fragments, p.pending_generations,
+    p.registry, t.first_seen_at, t.last_seen_at, t.last_checked_at, t.last_pass_id,
+    coalesce(f.open_findings, 0) AS open_findings, coalesce(f.damaged_objects, 0) AS damaged_objects, coalesce(f.acknowledged, 0) AS acknowledged,
+    k.rows_at_risk, f.damaged_since,
+    cc.cooldown_until AS check_cooldown_until, cr.cooldown_until AS repair_cooldown_until,
+    coalesce(r.unsettled, 0) AS unsettled_repairs, r.last_applied_at AS last_repaired_at, coalesce(r.rows_dropped, 0) AS rows_dropped
+FROM targets t
+LEFT JOIN pass_targets p ON p.pass_id = t.last_pass_id AND p.target_uri = t.target_uri
+LEFT JOIN (
+    SELECT target_uri, count(*) AS open_findings, count(*) FILTER (WHERE damaged) AS damaged_objects,
+        count(*) FILTER (WHERE acknowledged) AS acknowledged, min(damaged_since) AS damaged_since
+    FROM open_findings GROUP BY target_uri
+) f ON f.target_uri = t.target_uri
+LEFT JOIN (
+    -- Several objects of one fragment put the same rows at risk: a fragment counts once.
+    SELECT target_uri, sum(fragment_rows) AS rows_at_risk FROM (
+        SELECT target_uri, max(rows_at_risk) AS fragment_rows FROM open_findings
+        WHERE damaged GROUP BY target_uri, coalesce(CAST(fragment_id AS text), finding_id)
+    ) g GROUP BY target_uri
+) k ON k.target_uri = t.target_uri
+LEFT JOIN active_cooldowns cc ON cc.kind = 'check' AND cc.target_uri = t.target_uri
+LEFT JOIN active_cooldowns cr ON cr.kind = 'repair' AND cr.target_uri = t.target_uri
+LEFT JOIN (
+    SELECT target_uri, count(*) FILTER (WHERE state IN ('intended', 'uncertain')) AS unsettled,
+        max(settled_at) FILTER (WHERE state = 'applied') AS last_applied_at, sum(rows_dropped) AS rows_dropped
+    FROM repairs GROUP BY target_uri
+) r ON r.target_uri = t.target_uri;
+
+CREATE VIEW pass_summary AS
+SELECT p.pass_id, p.mode, p.tool_version, p.actor, p.host, p.reason, p.started_at, p.finished_at, p.exit_code, p.exit_name,
+    p.scope_versions, p.scope_depth, p.scope_roles, p.scope_targets_filter, p.coverage_references, p.coverage_checked, p.coverage_ratio,
+    p.targets, p.targets_clean, p.targets_diverged, p.targets_repaired, p.targets_incomplete, p.targets_refused, p.targets_unreadable,
+    p.targets_pending, p.targets_cooling_down, p.targets_half_deleted, p.targets_rolled_back, p.targets_locked, p.targets_failed,
+    p.references_found, p.checked, p.verdicts_present, p.verdicts_missing, p.verdicts_recoverable, p.verdicts_lost, p.verdicts_size_mismatch,
+    p.verdicts_checksum_mismatch, p.verdicts_unreadable, p.verdicts_archived, p.verdicts_pending, p.verdicts_superseded, p.verdicts_denied,
+    p.verdicts_undecided, p.flapped, p.findings_carried, p.rows_at_risk, p.rows_dropped, p.bytes_restored,
+    p.requests_head, p.requests_get, p.requests_list, p.requests_put, p.requests_throttled, p.requests_retried, p.report_uri,
+    (SELECT count(*) FROM pass_findings e WHERE e.pass_id = p.pass_id AND e.event = 'seen') AS findings_seen,
+    (SELECT count(*) FROM pass_findings e WHERE e.pass_id = p.pass_id AND e.event <> 'seen') AS findings_resolved,
+    (SELECT count(*) FROM repairs r WHERE r.pass_id = p.pass_id) AS repairs,
+    (SELECT count(*) FROM repairs r WHERE r.pass_id = p.pass_id AND r.state = 'applied') AS repairs_applied
+FROM passes p;
