@@ -200,13 +200,13 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 	var batch []Seen
 	var batchMu sync.Mutex
 	wantRefs := p.opts.Sink != nil && p.opts.Sink.WantsReferences()
-	flush := func(force bool) error {
+	flush := func(ctx context.Context, force bool) error {
 		batchMu.Lock()
 		defer batchMu.Unlock()
 		if len(batch) == 0 || (!force && len(batch) < 1024) {
 			return nil
 		}
-		err := p.sinkReferences(gctx, batch)
+		err := p.sinkReferences(ctx, batch)
 		batch = batch[:0]
 		return err
 	}
@@ -234,7 +234,7 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 				batchMu.Lock()
 				batch = append(batch, seen(l.target, ref, a))
 				batchMu.Unlock()
-				return flush(false)
+				return flush(gctx, false)
 			}
 			return nil
 		})
@@ -243,7 +243,7 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 		return err
 	}
 	if wantRefs {
-		if err := flush(true); err != nil {
+		if err := flush(context.WithoutCancel(ctx), true); err != nil {
 			return err
 		}
 	}

@@ -28,8 +28,6 @@ type view struct {
 	manifest *lance.Manifest
 	// lost stands for a manifest that a tag or branch promises and no listing shows.
 	lost *reconcile.Reference
-	// broken says that the manifest was read and is none.
-	broken bool
 }
 
 func (v *view) read(ctx context.Context) (*lance.Manifest, error) {
