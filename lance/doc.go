@@ -1,6 +1,10 @@
 // Package lance reads the table format of Lance datasets (LanceDB tables) in
 // pure Go: which versions exist, what the manifest of one says, and every object
-// that it names. It reads metadata only, decodes no column, and writes nothing.
+// that it names. It reads metadata only and decodes no column.
+//
+// It writes one thing: the next version of a dataset, from which whole fragments
+// or an index entry are gone, or to which dropped fragments come back
+// ([Manifest.ProposeDelete], [Proposal.Commit]). It never deletes an object.
 //
 // A dataset is a folder:
 //

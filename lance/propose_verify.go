@@ -80,11 +80,15 @@ func (m *Manifest) verifyHighest(old *Manifest) error {
 	if old.MaxFragmentID != nil {
 		want = int64(*old.MaxFragmentID)
 	}
-	for f, err := range old.walk(false) {
+	for raw, err := range old.fragmentMessages() {
 		if err != nil {
 			return err
 		}
-		want = max(want, int64(f.ID))
+		id, err := fragmentID(raw)
+		if err != nil {
+			return err
+		}
+		want = max(want, int64(id))
 	}
 	is := int64(-1)
 	if m.MaxFragmentID != nil {
