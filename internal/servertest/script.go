@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/faultstore"
@@ -54,6 +58,9 @@ type Request struct {
 	Method, Path, Query string
 	// Key is the object's key; a listing's prefix.
 	Key string
+	// RemoteAddr is the client's end of the connection.
+	RemoteAddr string
+	UserAgent  string
 	// Status of the answer; 0 when there was none.
 	Status int
 }
@@ -64,16 +71,31 @@ func (r Request) String() string { return r.Op + " " + r.Key }
 // Script stands in front of a server: it logs every request and answers those that
 // its rules select. It is safe for concurrent use.
 type Script struct {
-	next http.Handler
+	next   http.Handler
+	closed chan struct{} // when the test ends, so that nothing hangs on
 
 	mu    sync.Mutex
 	rules []*rule
-	log   []*Request
+	seen  []*Request
 }
 
 type rule struct {
 	Rule
 	seen int
+}
+
+// serve puts a script before next on an address of its own, until the test ends.
+func serve(t testing.TB, next http.Handler) (*Script, *httptest.Server) {
+	script := &Script{next: next, closed: make(chan struct{})}
+	srv := httptest.NewUnstartedServer(script)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // what goes wrong here goes wrong on purpose
+	srv.Start()
+	t.Cleanup(func() {
+		close(script.closed)
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return script, srv
 }
 
 // Add appends rules. The first that selects a request decides; each counts the
@@ -100,8 +122,8 @@ func (s *Script) ClearRules() {
 func (s *Script) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]Request, len(s.log))
-	for i, r := range s.log {
+	out := make([]Request, len(s.seen))
+	for i, r := range s.seen {
 		out[i] = *r
 	}
 	return out
@@ -122,13 +144,13 @@ func (s *Script) Writes() []Request {
 func (s *Script) ClearLog() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = nil
+	s.seen = nil
 }
 
 func describe(r *http.Request) *Request {
 	q := r.URL.Query()
 	_, key, hasKey := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	req := &Request{Op: r.Method, Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Key: key}
+	req := &Request{Op: r.Method, Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Key: key, RemoteAddr: r.RemoteAddr, UserAgent: r.UserAgent()}
 	if r.Method == http.MethodGet && (!hasKey || key == "") {
 		req.Op, req.Key = "LIST", q.Get("prefix")
 	}
@@ -146,7 +168,7 @@ func (r *rule) selects(req *Request) bool {
 func (s *Script) decide(req *Request) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, req)
+	s.seen = append(s.seen, req)
 	for _, r := range s.rules {
 		if !r.selects(req) {
 			continue
@@ -174,20 +196,27 @@ func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := describe(r)
 	rule := s.decide(req)
 	out := &recorder{ResponseWriter: w, status: func(n int) { s.answered(req, n) }}
+	defer out.finish()
 	if rule == nil {
 		s.next.ServeHTTP(out, r)
 		return
 	}
 	out.rule = rule
 	if rule.Delay > 0 && !sleep(r.Context(), rule.Delay) {
+		out.drop()
 		return
 	}
 	switch {
 	case rule.Hang:
-		<-r.Context().Done()
-		drop(w)
+		// The server notices that the client is gone only once the body has been read.
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-r.Context().Done():
+		case <-s.closed:
+		}
+		out.drop()
 	case rule.Drop:
-		drop(w)
+		out.drop()
 	case rule.Status != 0:
 		out.refuse(r, rule)
 	default:
@@ -224,13 +253,29 @@ type recorder struct {
 	rule   *Rule
 	status func(int)
 	wrote  bool
+	gone   bool // the connection was ended on purpose
 	sent   int64
+}
+
+func (w *recorder) drop() {
+	w.gone = true
+	drop(w.ResponseWriter)
+}
+
+// finish sends the header of an answer that has nothing else.
+func (w *recorder) finish() {
+	if !w.wrote && !w.gone {
+		w.WriteHeader(http.StatusOK)
+	}
 }
 
 // Unwrap serves [http.ResponseController].
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) WriteHeader(status int) {
+	if w.gone {
+		return
+	}
 	if status >= 200 && !w.wrote {
 		w.wrote = true
 		w.status(status)
@@ -251,6 +296,9 @@ func (w *recorder) WriteHeader(status int) {
 }
 
 func (w *recorder) Write(p []byte) (int, error) {
+	if w.gone {
+		return 0, net.ErrClosed
+	}
 	if !w.wrote {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -263,7 +311,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 		if err == nil {
 			err = http.NewResponseController(w.ResponseWriter).Flush()
 		}
-		drop(w.ResponseWriter)
+		w.drop()
 		return n, fmt.Errorf("cut by a rule: %w", errOr(err, net.ErrClosed))
 	}
 	n, err := w.ResponseWriter.Write(p)

@@ -3,8 +3,11 @@ package servertest
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -42,12 +45,7 @@ func S3(t testing.TB) *Server {
 	if err := backend.CreateBucket("bucket"); err != nil {
 		t.Fatalf("create bucket: %v", err)
 	}
-	script := &Script{next: fake.Server()}
-	srv := httptest.NewServer(script)
-	t.Cleanup(func() {
-		srv.CloseClientConnections() // a hanging request would hold Close up
-		srv.Close()
-	})
+	script, srv := serve(t, fake.Server())
 	return &Server{Endpoint: srv.URL, Bucket: "bucket", AccessKey: "test", SecretKey: "test-secret", Script: script}
 }
 
@@ -60,16 +58,11 @@ func Proxy(t testing.TB, upstream *Server) *Server {
 	if err != nil {
 		t.Fatalf("upstream endpoint: %v", err)
 	}
-	script := &Script{next: &httputil.ReverseProxy{
+	script, srv := serve(t, &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host
 			r.Out.Host = r.In.Host
 		},
-	}}
-	srv := httptest.NewServer(script)
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
 	})
 	p := *upstream
 	p.Endpoint, p.Script = srv.URL, script
@@ -188,4 +181,28 @@ func missing(t testing.TB, kind, format string, args ...any) {
 		}
 	}
 	t.Skipf("no %s: %s", kind, fmt.Sprintf(format, args...))
+}
+
+// Secure is a server reached by TLS under a certificate of its own.
+type Secure struct {
+	*Server
+	// CertFile is a PEM bundle that holds the certificate.
+	CertFile string
+}
+
+// TLS puts TLS before a server with a script.
+func TLS(t testing.TB, plain *Server) *Secure {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(plain.Script)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are meant
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	file := filepath.Join(t.TempDir(), "cert.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	if err := os.WriteFile(file, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := *plain
+	s.Endpoint = srv.URL
+	return &Secure{Server: &s, CertFile: file}
 }

@@ -199,7 +199,9 @@ func testListStop(t *testing.T, s objstore.Writer, h Helper) {
 	}
 }
 
-func testVersions(t *testing.T, s objstore.Writer, h Helper) {
+// Versions is the part of the suite about versions alone, for stores that cannot run
+// all of it with versions on.
+func Versions(t *testing.T, s objstore.Writer, h Helper) {
 	loc := h.put(t, s, "k", "one")
 	if h.Odd == nil || h.Odd("k/below") {
 		h.put(t, s, "k/below", "other")

@@ -71,7 +71,7 @@ func Run(t *testing.T, newStore New) {
 		{"replace asks for the right ETag", testReplace},
 		{"of many replacers exactly one wins", testReplaceRace},
 		{"an ended context ends every call", testContext},
-		{"versions are of exactly one key", testVersions},
+		{"versions are of exactly one key", Versions},
 		{"answers carry the store's clock", testServerTime},
 	}
 	for _, tt := range tests {

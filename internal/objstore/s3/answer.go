@@ -121,7 +121,7 @@ func answer(op string, loc objstore.Location, r reply) *objstore.Error {
 	}
 	head := op == "stat" || op == "restat"
 	if head {
-		e.Code = "" // made up by the client: a HEAD has no body to carry one
+		e.Code, r.message = "", "" // made up by the client: a HEAD has no body to carry them
 	}
 	write := op == "create" || op == "replace"
 	switch {

@@ -33,6 +33,7 @@ import (
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
 	smithyauth "github.com/aws/smithy-go/auth"
+	"github.com/aws/smithy-go/logging"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -89,7 +90,8 @@ func NewClient(ctx context.Context, opts Options) (*Client, error) {
 		t.MaxIdleConnsPerHost = idle
 		t.DisableCompression = true // sizes are of the stored bytes
 	})
-	load := []func(*config.LoadOptions) error{config.WithHTTPClient(httpClient)}
+	// The SDK logs to stderr unless told otherwise; what matters is in its errors.
+	load := []func(*config.LoadOptions) error{config.WithHTTPClient(httpClient), config.WithLogger(logging.Nop{})}
 	if opts.Profile != "" {
 		load = append(load, config.WithSharedConfigProfile(opts.Profile))
 	}
@@ -294,7 +296,7 @@ func newHead(c *Client, ep smithyendpoints.Endpoint) *head {
 	}
 	opts, _ := smithyauth.GetAuthOptions(&ep.Properties)
 	for _, o := range opts {
-		if o.SchemeID != "aws.auth#sigv4" {
+		if o.SchemeID != "sigv4" && o.SchemeID != smithyauth.SchemeIDSigV4 {
 			continue
 		}
 		if name, ok := smithyhttp.GetSigV4SigningName(&o.SignerProperties); ok && name != "s3" {

@@ -58,6 +58,9 @@ func (s *Store) ListPage(ctx context.Context, prefix objstore.Location, delimite
 	broken := func(what string) ([]objstore.Attrs, string, error) {
 		return nil, "", &objstore.Error{Op: "list", Location: prefix, Err: fmt.Errorf("%w: %s", errUnexpected, what)}
 	}
+	if out.Name == nil && out.IsTruncated == nil {
+		return broken("the answer is no listing") // the SDK reads an empty body as an empty listing
+	}
 	next := ""
 	if aws.ToBool(out.IsTruncated) {
 		next = aws.ToString(out.NextContinuationToken)
@@ -121,6 +124,9 @@ func (s *Store) Versions(ctx context.Context, loc objstore.Location) iter.Seq2[o
 				return
 			}
 			page, past, err := versions(loc, out)
+			if out.Name == nil && out.IsTruncated == nil {
+				err = fmt.Errorf("%w: the answer is no listing", errUnexpected)
+			}
 			if err != nil {
 				yield(objstore.Attrs{}, &objstore.Error{Op: "versions", Location: loc, Err: err})
 				return

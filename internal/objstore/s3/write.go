@@ -3,13 +3,12 @@ package s3
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -18,8 +17,8 @@ import (
 const (
 	// maxPut is the largest object that S3 takes in one PUT.
 	maxPut = 5 << 30
-	// maxBuffer is the largest body that is kept in memory so that its digest can be
-	// signed, when it cannot be read twice.
+	// maxBuffer is the largest body that is kept in memory when it cannot be read
+	// twice; a larger one goes through a temporary file.
 	maxBuffer = 16 << 20
 )
 
@@ -51,33 +50,26 @@ func (s *Store) put(ctx context.Context, op string, loc objstore.Location, body 
 	}
 	in := &s3.PutObjectInput{Bucket: aws.String(loc.Bucket), Key: aws.String(loc.Key), ContentLength: aws.Int64(size)}
 	condition(in)
-	var opts []func(*s3.Options)
-	exact := &exactReader{r: body, left: size}
-	switch seeker, ok := body.(io.ReadSeeker); {
-	case ok:
+	// The digest of the body is signed, so it is read twice. Without it, servers
+	// exist that store what has arrived of a request that breaks off.
+	seeker, ok := body.(io.ReadSeeker)
+	if ok {
 		if err := checkLength(seeker, size); err != nil {
 			return refuse(err)
 		}
-		in.Body = seeker
-	case size <= maxBuffer:
-		data, err := io.ReadAll(exact)
+	} else {
+		staged, done, err := stage(ctx, body, size)
 		if err != nil {
 			return refuse(err)
 		}
-		in.Body = bytes.NewReader(data)
-	default:
-		// Read once, so its digest cannot be signed beforehand.
-		in.Body = exact
-		opts = append(opts, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+		defer done()
+		seeker = staged
 	}
+	in.Body = seeker
 	if err := ctx.Err(); err != nil {
 		return refuse(err)
 	}
-	out, err := s.sdk.PutObject(ctx, in, opts...)
-	if exact.err != nil {
-		// The request broke off because of the body; what the store made of it is unknown.
-		return refuse(exact.err)
-	}
+	out, err := s.sdk.PutObject(ctx, in)
 	if err != nil {
 		return objstore.Attrs{}, s.fromSDK(ctx, op, loc, err)
 	}
@@ -105,55 +97,58 @@ func checkLength(r io.ReadSeeker, size int64) error {
 	return nil
 }
 
-// exactReader fails, before it hands out its last bytes, unless the body has exactly
-// as many as promised: a request that ends early stores nothing.
-type exactReader struct {
-	r    io.Reader
-	left int64
-	err  error
+// stage makes a body of exactly size bytes readable twice; done gives the room back.
+func stage(ctx context.Context, body io.Reader, size int64) (staged io.ReadSeeker, done func(), err error) {
+	if size <= maxBuffer {
+		var b bytes.Buffer
+		b.Grow(int(size))
+		if err := copyExactly(ctx, &b, body, size); err != nil {
+			return nil, nil, err
+		}
+		return bytes.NewReader(b.Bytes()), func() {}, nil
+	}
+	f, err := os.CreateTemp("", "reconcile-put-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("stage body: %w", err)
+	}
+	done = func() {
+		_ = f.Close() // a temporary file: what it holds is in the store or nowhere
+		_ = os.Remove(f.Name())
+	}
+	err = copyExactly(ctx, f, body, size)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("stage body: %w", err)
+	}
+	return f, done, nil
 }
 
-func (e *exactReader) Read(p []byte) (int, error) {
-	if e.err != nil {
-		return 0, e.err
-	}
-	if e.left > 0 && int64(len(p)) > e.left {
-		p = p[:e.left]
-	}
-	if e.left == 0 {
-		return 0, e.end()
-	}
-	n, err := e.r.Read(p)
-	e.left -= int64(n)
-	switch {
-	case e.left == 0:
-		if err == nil || err == io.EOF {
-			err = e.end()
-		}
-		if err == io.EOF {
-			return n, nil
-		}
-		e.err = err
-		return 0, err
-	case err == io.EOF:
-		e.err = fmt.Errorf("body ends %d bytes early: %w", e.left, io.ErrUnexpectedEOF)
-		return n, e.err
-	case err != nil:
-		e.err = err
-	}
-	return n, err
-}
-
-// end is io.EOF when the body is at its end.
-func (e *exactReader) end() error {
-	n, err := io.ReadFull(e.r, make([]byte, 1))
-	if n > 0 {
-		e.err = fmt.Errorf("body goes on after what was promised: %w", fs.ErrInvalid)
-		return e.err
-	}
-	if !errors.Is(err, io.EOF) {
-		e.err = err
+// copyExactly fails unless body has exactly size bytes.
+func copyExactly(ctx context.Context, w io.Writer, body io.Reader, size int64) error {
+	n, err := io.Copy(w, io.LimitReader(&ctxReader{ctx, body}, size))
+	if err != nil {
 		return err
 	}
-	return io.EOF
+	if n < size {
+		return fmt.Errorf("body ends after %d of %d bytes: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	if m, _ := io.ReadFull(body, make([]byte, 1)); m > 0 {
+		return fmt.Errorf("body goes on after %d bytes: %w", size, fs.ErrInvalid)
+	}
+	return nil
+}
+
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
 }
