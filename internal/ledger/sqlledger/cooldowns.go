@@ -83,7 +83,7 @@ func (l *Ledger) Due(ctx context.Context, k ledger.Kind, uris []string) (due []s
 	}
 	err = l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
 		due, cooling = []string{}, map[string]ledger.Cooldown{}
-		err := each(ctx, c, `SELECT e.value FROM `+l.db.Each("$2")+` e
+		err := each(ctx, c, `SELECT e.value FROM `+l.db.Each("$2")+`
 			LEFT JOIN reconcile.targets t ON t.target_uri = e.value
 			WHERE NOT EXISTS (SELECT 1 FROM reconcile.cooldowns c WHERE c.kind = $1 AND c.target_uri = e.value AND c.cooldown_until > (SELECT reconcile.now()))
 			ORDER BY t.last_checked_at NULLS FIRST, e.value`, []any{string(k), list(uris)}, func(scan func(...any) error) error {
@@ -177,7 +177,7 @@ func (l *Ledger) RefetchState(ctx context.Context, ids []string) (map[string]led
 	err := l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
 		clear(out)
 		return each(ctx, c, `SELECT r.finding_id, r.attempts, r.next_attempt_at, r.peers_said_no, coalesce(r.last_error, '')
-			FROM `+l.db.Each("$1")+` e JOIN reconcile.refetch_attempts r ON r.finding_id = e.value`, []any{list(ids)}, func(scan func(...any) error) error {
+			FROM `+l.db.Each("$1")+` JOIN reconcile.refetch_attempts r ON r.finding_id = e.value`, []any{list(ids)}, func(scan func(...any) error) error {
 			var r ledger.Refetch
 			if err := scan(&r.FindingID, &r.Attempts, &r.NextAttemptAt, &r.PeersSaidNo, &r.LastError); err != nil {
 				return err

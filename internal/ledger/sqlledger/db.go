@@ -26,7 +26,7 @@ type DB interface {
 	Write(ctx context.Context, fn func(ctx context.Context, c Conn, now time.Time) error) error
 	// Read runs fn on one snapshot.
 	Read(ctx context.Context, fn func(ctx context.Context, c Conn, now time.Time) error) error
-	// Each is a FROM item with one text column, value, of the elements of the list
+	// Each is a FROM item named e with one text column, value: the elements of the list
 	// parameter (such as "$2", bound to a []string).
 	Each(param string) string
 	Location() string

@@ -88,7 +88,7 @@ func (l *Ledger) Sightings(ctx context.Context, ids []string) (map[string]ledger
 		clear(out)
 		return each(ctx, c, `SELECT f.finding_id, f.first_seen_at, CASE WHEN f.resolved_at IS NULL THEN f.damaged_since END,
 			CASE WHEN f.resolved_at IS NULL THEN f.acknowledged_until END
-			FROM `+l.db.Each("$1")+` e JOIN reconcile.findings f ON f.finding_id = e.value`, []any{list(ids)}, func(scan func(...any) error) error {
+			FROM `+l.db.Each("$1")+` JOIN reconcile.findings f ON f.finding_id = e.value`, []any{list(ids)}, func(scan func(...any) error) error {
 			var id string
 			var s ledger.Sighting
 			var until *time.Time

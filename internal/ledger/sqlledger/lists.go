@@ -164,7 +164,7 @@ func (l *Ledger) passesOf(ctx context.Context, c Conn, f ledger.Filter) (map[str
 		return nil, err
 	}
 	met := map[string]bool{}
-	err = each(ctx, c, "SELECT DISTINCT p.pass_id FROM "+l.db.Each("$1")+" e JOIN reconcile.pass_targets p ON p.target_uri = e.value", []any{uris}, func(scan func(...any) error) error {
+	err = each(ctx, c, "SELECT DISTINCT p.pass_id FROM "+l.db.Each("$1")+" JOIN reconcile.pass_targets p ON p.target_uri = e.value", []any{uris}, func(scan func(...any) error) error {
 		var id string
 		err := scan(&id)
 		met[id] = true

@@ -70,7 +70,7 @@ func (l *Ledger) readFragments(ctx context.Context, c Conn, rs []ledger.Repair, 
 		message = "f.message"
 	}
 	return each(ctx, c, "SELECT f.repair_id, f.fragment_id, f.physical_rows, f.live_rows, f.missing_files, "+message+" FROM "+l.db.Each("$1")+
-		" e JOIN reconcile.repair_fragments f ON f.repair_id = e.value ORDER BY f.fragment_id", []any{ids}, func(scan func(...any) error) error {
+		" JOIN reconcile.repair_fragments f ON f.repair_id = e.value ORDER BY f.fragment_id", []any{ids}, func(scan func(...any) error) error {
 		var f reconcile.RepairFragment
 		var repair string
 		var id int64
