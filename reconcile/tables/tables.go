@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -32,6 +33,9 @@ type Options struct {
 	Versions reconcile.Versions
 	// WritersStopped lifts unconditional_writer.
 	WritersStopped bool
+	// AcceptVersion is the newest version that a user takes as right although
+	// something names a higher one; nil accepts none.
+	AcceptVersion *uint64
 	// ExternalCommit: the configuration says that commits go through another store.
 	ExternalCommit bool
 	Logger         *slog.Logger
@@ -309,7 +313,13 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 		return context.Cause(ctx)
 	}
 	t.noteRefs(err, out)
+	if a := t.opts.AcceptVersion; a != nil && *a == m.Version {
+		return nil
+	}
 	for _, tr := range traces {
+		if tr.Kind == lance.TransactionTrace && t.own(ctx, tr.Name) {
+			continue // a commit of ours that lost a race; the ledger knows how it ended
+		}
 		if tr.Strong {
 			out.State = reconcile.StateRolledBack
 			kind := "branch"
@@ -328,6 +338,25 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	}
 	return nil
 }
+
+// own reports whether a transaction file is one that a repair left behind. What
+// cannot be read is not known to be.
+func (t *Table) own(ctx context.Context, name string) bool {
+	body, o, err := t.main.Get(ctx, name, 0, -1)
+	if err != nil || o.Size > maxOwnTransaction {
+		return false
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxOwnTransaction))
+	if err != nil {
+		return false
+	}
+	txn, err := lance.DecodeTransaction(b)
+	return err == nil && lance.OwnTransaction(txn)
+}
+
+// maxOwnTransaction bounds what is read: ours hold an operation and a list of ids.
+const maxOwnTransaction = 4 << 20
 
 // noteRefs turns what kept the refs from being read into findings: a ref that is
 // no ref is damage, one that cannot be read leaves the newest version in doubt.
