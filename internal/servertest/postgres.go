@@ -50,8 +50,26 @@ var databases atomic.Int64
 // RECONCILE_TEST_POSTGRES names another server by the URL of a superuser.
 func Postgres(t testing.TB) string {
 	t.Helper()
+	return newDatabase(t, sharedServer(t))
+}
+
+// PostgresTemplate is Postgres, except that the database stays until the server ends:
+// for [PostgresCopy]. Another test process on the same server makes its own.
+func PostgresTemplate(t testing.TB) string {
+	t.Helper()
+	server := sharedServer(t)
+	name := databaseName()
+	if err := administer(server, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	return withDatabase(t, server, name)
+}
+
+// sharedServer is the URL of the server that the tests of this binary share.
+func sharedServer(t testing.TB) string {
+	t.Helper()
 	if given := os.Getenv("RECONCILE_TEST_POSTGRES"); given != "" {
-		return newDatabase(t, given)
+		return given
 	}
 	bin, err := PostgresBinaries()
 	if err != nil {
@@ -66,7 +84,7 @@ func Postgres(t testing.TB) string {
 	if shared.err != nil {
 		t.Fatalf("start postgres: %v", shared.err)
 	}
-	return newDatabase(t, shared.server.URL("postgres"))
+	return shared.server.URL("postgres")
 }
 
 // NewPostgres starts a server for one test alone, which may stop it and start it
@@ -293,31 +311,56 @@ func (s *PostgresServer) remove() {
 	_ = os.RemoveAll(s.dir) // the next run sweeps what is left
 }
 
-// newDatabase makes a database on a server and drops it after the test.
+// PostgresCopy is the URL of a new database that holds what another one holds. Nobody
+// may be connected to that.
+func PostgresCopy(t testing.TB, from string) string {
+	t.Helper()
+	u, err := url.Parse(from)
+	if err != nil {
+		t.Fatal("the template's URL is none")
+	}
+	return createDatabase(t, withDatabase(t, from, "postgres"), strings.TrimPrefix(u.Path, "/"))
+}
+
+// newDatabase makes an empty database on a server and drops it after the test.
 func newDatabase(t testing.TB, server string) string {
 	t.Helper()
-	name := fmt.Sprintf("t%d_%d", os.Getpid(), databases.Add(1))
-	admin := func(sql string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, server)
-		if err != nil {
-			return err
-		}
-		_, err = conn.Exec(ctx, sql)
-		return errors.Join(err, conn.Close(ctx))
-	}
-	if err := admin("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
+	return createDatabase(t, server, "template0")
+}
+
+func createDatabase(t testing.TB, server, template string) string {
+	t.Helper()
+	name := databaseName()
+	if err := administer(server, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := admin("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
+		if err := administer(server, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop database: %v", err)
 		}
 	})
+	return withDatabase(t, server, name)
+}
+
+func databaseName() string { return fmt.Sprintf("t%d_%d", os.Getpid(), databases.Add(1)) }
+
+func administer(server, sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// withDatabase is the URL of another database of a server.
+func withDatabase(t testing.TB, server, name string) string {
+	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
-		t.Fatalf("RECONCILE_TEST_POSTGRES is no URL")
+		t.Fatal("RECONCILE_TEST_POSTGRES is no URL") // which may hold a password
 	}
 	u.Path = "/" + name
 	return u.String()

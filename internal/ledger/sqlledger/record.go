@@ -204,7 +204,8 @@ func stageFindings(ctx context.Context, c Conn, now time.Time, r ledger.TargetRe
 
 // upsertFindings takes the staged findings in. Of a finding that is open it keeps what
 // was seen before: the deepest and widest look, since when it is damaged, that it is
-// acknowledged. One that was resolved begins anew.
+// acknowledged. One that was resolved begins anew. Who waited for another record, or
+// whose clock was set back, does not move the last sight back.
 var upsertFindings = func() string {
 	names := columnNames(findingColumns)
 	taken := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "finding_id" || n == "depth" || n == "versions" })
@@ -217,7 +218,7 @@ SELECT ` + strings.Join(names, ", ") + `, seen_at, seen_at, CASE WHEN damaged TH
 ON CONFLICT (finding_id) DO UPDATE SET ` + excluded(taken...) + `,
 	` + keep("depth", depthRank("f.depth"), depthRank("excluded.depth")) + `,
 	` + keep("versions", versionsRank("f.versions"), versionsRank("excluded.versions")) + `,
-	last_seen_at = excluded.last_seen_at,
+	last_seen_at = CASE WHEN excluded.last_seen_at > f.last_seen_at THEN excluded.last_seen_at ELSE f.last_seen_at END,
 	damaged_since = CASE WHEN ` + open + ` THEN coalesce(f.damaged_since, excluded.damaged_since) ELSE excluded.damaged_since END,
 	seen_count = f.seen_count + CASE WHEN f.last_pass_id = excluded.last_pass_id THEN 0 ELSE 1 END,
 	last_pass_id = excluded.last_pass_id,

@@ -34,7 +34,7 @@ CREATE TABLE reconcile.repairs (
     index_message     bytea,
     files             text[]      NOT NULL,
     fragments         bigint      NOT NULL CHECK (fragments >= 0),
-    rows_dropped      bigint CHECK (rows_dropped >= 0 AND state = 'applied'),
+    rows_dropped      bigint CHECK (rows_dropped IS NULL OR rows_dropped >= 0 AND state = 'applied'),
     bytes_restored    bigint CHECK (bytes_restored >= 0),
     source            text,
     error             text,

@@ -35,7 +35,8 @@ BEGIN
     hash := hashtextextended(NEW.error, 0);
     -- Two that hand in the same text at once must not both find nothing.
     PERFORM pg_advisory_xact_lock(hashtextextended(NEW.kind || chr(1) || NEW.target, hash));
-    UPDATE reconcile.task_failures SET seen_count = seen_count + 1, last_seen_at = reconcile.now()
+    -- A clock that was set back must not make the failure be refused.
+    UPDATE reconcile.task_failures SET seen_count = seen_count + 1, last_seen_at = greatest(last_seen_at, reconcile.now())
         WHERE kind = NEW.kind AND target = NEW.target AND hashtextextended(error, 0) = hash AND handled_at IS NULL;
     IF FOUND THEN
         RETURN NULL;

@@ -35,7 +35,7 @@ CREATE TABLE repairs (
     index_message     BLOB,
     files             TEXT NOT NULL CHECK (json_type(files) = 'array'),
     fragments         INTEGER NOT NULL CHECK (fragments >= 0),
-    rows_dropped      INTEGER CHECK (rows_dropped >= 0 AND state = 'applied'),
+    rows_dropped      INTEGER CHECK (rows_dropped IS NULL OR rows_dropped >= 0 AND state = 'applied'),
     bytes_restored    INTEGER CHECK (bytes_restored >= 0),
     source            TEXT,
     error             TEXT,

@@ -24,7 +24,8 @@ CREATE UNIQUE INDEX task_failures_open ON task_failures (kind, target, error) WH
 CREATE TRIGGER take_in_failure BEFORE INSERT ON task_failures
 WHEN EXISTS (SELECT 1 FROM task_failures WHERE kind = NEW.kind AND target = NEW.target AND error = substr(NEW.error, 1, 65536) AND handled_at IS NULL)
 BEGIN
-    UPDATE task_failures SET seen_count = seen_count + 1, last_seen_at = (SELECT now FROM clock)
+    -- A clock that was set back must not make the failure be refused.
+    UPDATE task_failures SET seen_count = seen_count + 1, last_seen_at = max(last_seen_at, (SELECT now FROM clock))
         WHERE kind = NEW.kind AND target = NEW.target AND error = substr(NEW.error, 1, 65536) AND handled_at IS NULL;
     SELECT RAISE(IGNORE);
 END;
