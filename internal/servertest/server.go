@@ -31,6 +31,8 @@ type Server struct {
 	AccessKey, SecretKey string
 	// Script is nil for a server without one in front.
 	*Script
+
+	client *s3.Client
 }
 
 // Region that every server here calls its own.
@@ -46,7 +48,7 @@ func S3(t testing.TB) *Server {
 		t.Fatalf("create bucket: %v", err)
 	}
 	script, srv := serve(t, fake.Server())
-	return &Server{Endpoint: srv.URL, Bucket: "bucket", AccessKey: "test", SecretKey: "test-secret", Script: script}
+	return (&Server{Endpoint: srv.URL, Bucket: "bucket", AccessKey: "test", SecretKey: "test-secret", Script: script}).connect()
 }
 
 // Proxy puts a script in front of another server, on an address of its own. The Host
@@ -66,7 +68,7 @@ func Proxy(t testing.TB, upstream *Server) *Server {
 	})
 	p := *upstream
 	p.Endpoint, p.Script = srv.URL, script
-	return &p
+	return p.connect()
 }
 
 // Env is the environment of a process that shall use this server and nothing else of
@@ -95,12 +97,15 @@ func (s *Server) URI(key string) string { return "s3://" + s.Bucket + "/" + key 
 
 // Client is the SDK's own client, with all its defaults: what the rest of the world
 // would use. It goes through the script and its log.
-func (s *Server) Client() *s3.Client {
-	return s3.New(s3.Options{
+func (s *Server) Client() *s3.Client { return s.client }
+
+func (s *Server) connect() *Server {
+	s.client = s3.New(s3.Options{
 		BaseEndpoint: aws.String(s.Endpoint), Region: Region, UsePathStyle: true,
 		Credentials:                credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, ""),
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 	})
+	return s
 }
 
 // Put stores an object whatever is there.

@@ -74,7 +74,7 @@ func startVersitygw(t testing.TB, bin string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{Endpoint: "http://" + addr, Bucket: "bucket", AccessKey: "admin", SecretKey: "adminsecret"}
+	srv := (&Server{Endpoint: "http://" + addr, Bucket: "bucket", AccessKey: "admin", SecretKey: "adminsecret"}).connect()
 	logPath := filepath.Join(dir, "log")
 	logFile, err := os.Create(logPath)
 	if err != nil {
