@@ -32,8 +32,10 @@ func attrs(loc objstore.Location, h http.Header) objstore.Attrs {
 	}
 	a.Archived = archived(a.StorageClass, h.Get("X-Amz-Archive-Status"), h.Get("X-Amz-Restore"))
 	if h.Get("X-Amz-Checksum-Type") != "COMPOSITE" {
-		for name := range checksumHeaders {
-			addChecksum(&a, name, h.Get("X-Amz-Checksum-"+name))
+		for _, c := range checksums {
+			if v := h[c.header]; len(v) > 0 {
+				c.add(&a, v[0])
+			}
 		}
 	}
 	return a
@@ -72,17 +74,24 @@ func archived(class, status, restore string) bool {
 	return !strings.Contains(restore, `ongoing-request="false"`)
 }
 
-// checksumHeaders maps the name in the header to whether its value is written in
-// hex (as digests are everywhere else) or stays base64 (as CRCs are).
-var checksumHeaders = map[string]bool{"Sha256": true, "Sha1": true, "Md5": true, "Crc32": false, "Crc32c": false, "Crc64nvme": false}
+// checksum is one algorithm whose full-object value a store may tell. Digests are
+// written in hex, as everywhere else; CRCs stay base64.
+type checksum struct {
+	header, alg string
+	hex         bool
+}
 
-// addChecksum notes one full-object checksum; one with "-N" is of parts.
-func addChecksum(a *objstore.Attrs, name, value string) {
+var checksums = []checksum{
+	{"X-Amz-Checksum-Sha256", "sha256", true}, {"X-Amz-Checksum-Sha1", "sha1", true}, {"X-Amz-Checksum-Md5", "md5", true},
+	{"X-Amz-Checksum-Crc32", "crc32", false}, {"X-Amz-Checksum-Crc32c", "crc32c", false}, {"X-Amz-Checksum-Crc64nvme", "crc64nvme", false},
+}
+
+// add notes a full-object checksum; one with "-N" is of parts.
+func (c checksum) add(a *objstore.Attrs, value string) {
 	if value == "" || strings.Contains(value, "-") {
 		return
 	}
-	alg := strings.ToLower(name)
-	if checksumHeaders[name] {
+	if c.hex {
 		raw, err := base64.StdEncoding.DecodeString(value)
 		if err != nil {
 			return
@@ -92,7 +101,7 @@ func addChecksum(a *objstore.Attrs, name, value string) {
 	if a.Checksums == nil {
 		a.Checksums = map[string]string{}
 	}
-	a.Checksums[alg] = alg + ":" + value
+	a.Checksums[c.alg] = c.alg + ":" + value
 }
 
 // reply is an answer that is not what was asked for.

@@ -62,13 +62,10 @@ func (h *head) request(ctx context.Context, key string) (*http.Request, error) {
 	base := strings.TrimSuffix(u.EscapedPath(), "/")
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + key
 	u.RawPath = base + "/" + escape(key)
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, h.url.Scheme+"://"+h.url.Host, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
-	}
-	req.URL = &u
-	req.Header["X-Amz-Content-Sha256"] = []string{emptyHash}
-	req.Header["User-Agent"] = []string{"reconcile"}
+	req := (&http.Request{
+		Method: http.MethodHead, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"X-Amz-Content-Sha256": {emptyHash}, "User-Agent": {"reconcile"}},
+	}).WithContext(ctx)
 	if h.client.opts.Checksums {
 		req.Header["X-Amz-Checksum-Mode"] = []string{"ENABLED"}
 	}

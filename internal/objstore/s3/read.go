@@ -50,11 +50,10 @@ func (s *Store) headObject(ctx context.Context, client *s3.Client, op string, lo
 	}
 	a.ModTime = known(out.LastModified)
 	if out.ChecksumType != types.ChecksumTypeComposite {
-		for name, v := range map[string]*string{
-			"Sha256": out.ChecksumSHA256, "Sha1": out.ChecksumSHA1, "Md5": out.ChecksumMD5, "Crc32": out.ChecksumCRC32,
-			"Crc32c": out.ChecksumCRC32C, "Crc64nvme": out.ChecksumCRC64NVME,
-		} {
-			addChecksum(&a, name, aws.ToString(v))
+		told := map[string]*string{"sha256": out.ChecksumSHA256, "sha1": out.ChecksumSHA1, "md5": out.ChecksumMD5,
+			"crc32": out.ChecksumCRC32, "crc32c": out.ChecksumCRC32C, "crc64nvme": out.ChecksumCRC64NVME}
+		for _, c := range checksums {
+			c.add(&a, aws.ToString(told[c.alg]))
 		}
 	}
 	return a, nil
