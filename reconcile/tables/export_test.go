@@ -1,23 +1,32 @@
 package tables
 
 import (
-	"testing"
+	"context"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
 )
 
+// fataler is what a testing.T and a rapid.T share.
+type fataler interface {
+	Fatalf(format string, args ...any)
+}
+
+// StoreOf shows the objects below a root as package lance wants them.
+func StoreOf(r objstore.Reader, root objstore.Location) lance.Store { return &rooted{r: r, root: root} }
+
 // ReadNewest reads the newest manifest below a root.
-func ReadNewest(t testing.TB, r objstore.Reader, root objstore.Location) (*lance.Manifest, uint64) {
-	t.Helper()
-	s := &rooted{r: r, root: root}
-	vs, err := lance.ListVersions(t.Context(), s)
+func ReadNewest(t fataler, r objstore.Reader, root objstore.Location) (*lance.Manifest, uint64) {
+	s := StoreOf(r, root)
+	vs, err := lance.ListVersions(context.Background(), s)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("list versions: %v", err)
+		return nil, 0
 	}
-	m, err := lance.ReadManifest(t.Context(), s, vs.Newest())
+	m, err := lance.ReadManifest(context.Background(), s, vs.Newest())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("read manifest: %v", err)
+		return nil, 0
 	}
 	return m, m.Version
 }
