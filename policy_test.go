@@ -119,7 +119,8 @@ var mayImport = []struct {
 	{"sql", nil},
 	{"internal/ledger", []string{"reconcile", "internal/objstore", "sql/migrations"}},
 	{"testdata", nil},
-	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "report", "lance", "internal/config", "internal/explain", "testdata"}},
+	{"internal/metrics", []string{"reconcile", "internal/objstore", "internal/ledger"}},
+	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "report", "lance", "internal/config", "internal/explain", "internal/metrics", "testdata"}},
 }
 
 func TestImportsPointDown(t *testing.T) {

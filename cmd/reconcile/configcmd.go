@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ database. What this version cannot do yet is named, and is no mistake.`,
 				return configError(err)
 			}
 			fmt.Fprintf(a.stdout, "%s: ok\n", path)
-			for _, n := range notBuilt(cfg) {
+			for _, n := range slices.Concat(notBuilt(cfg), notBuiltOfRepairs(cfg)) {
 				fmt.Fprintf(a.stdout, "%s: %s\n", path, n)
 			}
 			return nil
@@ -85,7 +86,7 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 	case err != nil:
 		doc.Problems = append(doc.Problems, problem{Text: err.Error()})
 	default:
-		doc.NotBuilt = append(doc.NotBuilt, notBuilt(cfg)...)
+		doc.NotBuilt = append(doc.NotBuilt, slices.Concat(notBuilt(cfg), notBuiltOfRepairs(cfg))...)
 	}
 	if err := a.printJSON(doc); err != nil {
 		return failure(err)
@@ -96,15 +97,25 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 	return nil
 }
 
+// notBuiltOfRepairs names what a configuration asks of repairs that this version
+// cannot do; a look does not need it.
+func notBuiltOfRepairs(c *config.Config) []string {
+	var out []string
+	if len(c.AfterRepair) > 0 {
+		out = append(out, "after_repair: this version tells nobody of a repair yet")
+	}
+	if len(c.MergeWAL.Endpoints) > 0 {
+		out = append(out, "merge_wal.endpoints: this version merges no generations yet")
+	}
+	return out
+}
+
 // notBuilt names what a configuration asks of a look that this version cannot do.
 // A look that left it out would say less than it was asked to, so commands refuse
 // it instead.
 func notBuilt(c *config.Config) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if c.Database.Reveal() != "" {
-		say("database: this version keeps no ledger yet")
-	}
 	for i, s := range c.Stores {
 		if s.Discover != "list" {
 			say("stores[%d].discover: %s needs registries, which this version does not read yet; list is built", i, s.Discover)

@@ -72,7 +72,7 @@ func (f *lookFlags) add(fs *pflag.FlagSet) {
 	fs.Var(&f.minManifestAge, "min-manifest-age", "what no version older than this `DURATION` names is pending, not missing")
 	fs.Var(&f.requestTimeout, "request-timeout", "`DURATION` after which one request is given up")
 	fs.Int64Var(&f.concurrency, "concurrency", d.Verify.Concurrency, "at most `N` requests in flight, over all targets")
-	fs.Var(&f.database, "database", "ledger `URL`; not built in this version")
+	fs.Var(&f.database, "database", "ledger `URL` (postgres://…, sqlite:FILE); else the configuration's, else a file of this user")
 	fs.Var(newChoice(&f.progress, "auto", "auto", "always", "never"), "progress", "show progress on stderr; auto shows it on a terminal")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "list every finding and every target in the text")
 	fs.BoolVar(&f.sdkHead, "sdk-head", false, "send HEADs through the AWS SDK's client")

@@ -33,7 +33,7 @@ func help(cmd *cobra.Command) string {
 	if text == "" {
 		text = cmd.Short + "."
 	}
-	wrap(&b, "", "", text)
+	wrapText(&b, "", "", text)
 	b.WriteString("\nUsage:\n")
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "  %s COMMAND [flags]\n\nCommands:\n", cmd.CommandPath())
@@ -58,7 +58,7 @@ func help(cmd *cobra.Command) string {
 	for _, d := range reconcile.ExitDocs() {
 		for _, e := range exits {
 			if e == fmt.Sprint(int(d.Code)) {
-				wrap(&b, fmt.Sprintf("  %3d  ", d.Code), strings.Repeat(" ", 7), d.Name+": "+d.Meaning)
+				wrapText(&b, fmt.Sprintf("  %3d  ", d.Code), strings.Repeat(" ", 7), d.Name+": "+d.Meaning)
 			}
 		}
 	}
@@ -99,12 +99,12 @@ func flagHelp(b *strings.Builder, title string, fs *pflag.FlagSet, withHelp bool
 			fmt.Fprintf(b, "  %s\n", l.left)
 			left = strings.Repeat(" ", width+4)
 		}
-		wrap(b, left, strings.Repeat(" ", width+4), l.right)
+		wrapText(b, left, strings.Repeat(" ", width+4), l.right)
 	}
 }
 
-// wrap writes text behind first, and what does not fit behind next.
-func wrap(b *strings.Builder, first, next, text string) {
+// wrapText writes text behind first, and what does not fit behind next.
+func wrapText(b *strings.Builder, first, next, text string) {
 	line := first
 	empty := true
 	for _, w := range strings.Fields(text) {

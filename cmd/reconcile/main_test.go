@@ -16,6 +16,18 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Tests remember nothing in the home of whoever runs them.
+func TestMain(m *testing.M) {
+	state, err := os.MkdirTemp("", "reconcile-cmd-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_STATE_HOME", state)
+	code := m.Run()
+	os.RemoveAll(state)
+	os.Exit(code)
+}
+
 // here is this folder, whatever folder a test goes to.
 var here, _ = os.Getwd()
 
@@ -49,7 +61,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
+	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
 		name := "help/" + strings.Join(append([]string{"reconcile"}, args...), "-")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +97,10 @@ func TestUsageErrors(t *testing.T) {
 	write("bad.yaml", "verify:\n  depth: deep\n  concurrency: 0\n")
 	write("later.yaml", "database: postgres://u:hunter2@h/d\nstores: [{name: a, uri: /x, discover: both, peers: [/y]}]\nblobs: [{name: b, uri: /b, references: {csv: {uri: /r.csv, key: k}}}]\nverify: {sample: 0.5, max_bytes_per_second: 1MB}\nbudget: {duration: 1h}\n")
 	write("empty.yaml", "")
+	write("one.yaml", "stores: [{name: a, uri: /x}]\n")
+	write("full.yaml", "stores: [{name: a, uri: /x}]\nrepair: {mode: full}\n")
+	write("hook.yaml", "stores: [{name: a, uri: /x}]\nafter_repair: [{post: 'http://h/p', body: '{}'}]\nmerge_wal: {endpoints: ['http://h'], sole_scheduler: true}\n")
+	write("other.json", "{\"plan_version\": 7}\n")
 	write("notes.txt", "somebody's work\n")
 	tests := []struct {
 		name string
@@ -92,7 +108,7 @@ func TestUsageErrors(t *testing.T) {
 		want []string
 	}{
 		{"no command", nil, []string{"Commands:", "Exit codes:"}},
-		{"a command of another version", []string{"repair", "x"}, []string{`unknown command "repair"`, "check"}},
+		{"a command of another version", []string{"failures", "x"}, []string{`unknown command "failures"`, "check"}},
 		{"a mistyped command", []string{"chek"}, []string{"did you mean check?"}},
 		{"a mistyped command of a group", []string{"config", "valdate"}, []string{"did you mean validate?"}},
 		{"a group alone", []string{"config"}, []string{"needs a command"}},
@@ -112,21 +128,37 @@ func TestUsageErrors(t *testing.T) {
 		{"a log format that is none", []string{"check", "/x", "--log-format", "xml"}, []string{"text, json"}},
 		{"a log level that is none", []string{"check", "/x", "--log-level", "loud"}, []string{"debug, info, warn, error"}},
 		{"no request at all", []string{"check", "/x", "--concurrency", "0"}, []string{"--concurrency 0"}},
-		{"a ledger", []string{"check", "/x", "--database", "postgres://u:hunter2@h/d"}, []string{"keeps no ledger yet"}},
+		{"a ledger that is none", []string{"check", "/x", "--database", "mysql://u:hunter2@h/d"}, []string{"postgres://… or sqlite:FILE"}},
 		{"a scheme that is not built", []string{"check", "az://c/p"}, []string{"az:// (Azure) is not built"}},
 		{"a scheme that nobody knows", []string{"check", "foo://c/p"}, []string{"unknown scheme foo://"}},
 		{"a report where nothing can be written", []string{"check", "/x", "--report", "gs://b/p"}, []string{"--report", "not built"}},
 		{"a pattern that cannot be read", []string{"check", "/x", "--target", "["}, []string{"bad target pattern"}},
 		{"a configuration that is not there", []string{"check", "--config", "none.yaml"}, []string{"none.yaml"}},
 		{"a configuration with mistakes", []string{"check", "--config", "bad.yaml"}, []string{"bad.yaml:2: verify.depth", "bad.yaml:3: verify.concurrency"}},
-		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "database:", "stores[0].discover:", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:", "budget:"}},
+		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "stores[0].discover:", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:", "budget:"}},
 		{"a plan without a file", []string{"plan", "/x"}, []string{"-o FILE"}},
 		{"a plan over somebody's work", []string{"plan", "/x", "-o", "notes.txt"}, []string{"notes.txt", "not overwritten"}},
 		{"a plan into a folder that is not there", []string{"plan", "/x", "-o", "none/plan.json"}, []string{"none"}},
 		{"a plan over a folder", []string{"plan", "/x", "-o", "."}, []string{"a folder is no file"}},
 		{"a plan and JSON on one stdout", []string{"plan", "/x", "-o", "-", "--output", "json"}, []string{"both want stdout"}},
 		{"a plan from looks too near", []string{"plan", "/x", "-o", "p.json", "--confirm-after", "999ms"}, []string{"at least 1s apart"}},
-		{"a plan in a mode that plans nothing", []string{"plan", "/x", "-o", "p.json", "--mode", "off"}, []string{"restore, full"}},
+		{"a mode that is none", []string{"plan", "/x", "-o", "p.json", "--mode", "on"}, []string{"off, restore, full"}},
+		{"limits lifted for whatever is found", []string{"plan", "/x", "-o", "p.json", "--allow-mass-drop"}, []string{"--allow-mass-drop", "exactly one target"}},
+		{"limits lifted for a pattern", []string{"run", "--config", "one.yaml", "--target", "x*", "--allow-mass-drop"}, []string{"--allow-mass-drop", "exactly one target"}},
+		{"empty tables allowed for whatever is found", []string{"plan", "/x", "-o", "p.json", "--allow-empty-table"}, []string{"--allow-empty-table", "exactly one target"}},
+		{"a version accepted for whatever is found", []string{"plan", "/x", "-o", "p.json", "--accept-version=3"}, []string{"--accept-version", "exactly one target"}},
+		{"a repair of nothing", []string{"repair"}, []string{"needs a target"}},
+		{"a repair of two", []string{"repair", "a", "b"}, []string{"takes one argument"}},
+		{"a repair by name without stores", []string{"repair", "exp-1"}, []string{"nothing to look at"}},
+		{"a repair from looks too near", []string{"repair", "/x/t.lance", "--confirm-after", "0s"}, []string{"at least 1s apart"}},
+		{"a run from looks too near", []string{"run", "--config", "one.yaml", "--confirm-after", "10ms"}, []string{"at least 1s apart"}},
+		{"a run that repairs without a ledger", []string{"run", "--config", "one.yaml", "--mode", "full"}, []string{"needs a ledger", "--database"}},
+		{"a run that repairs by its configuration without a ledger", []string{"run", "--config", "full.yaml"}, []string{"needs a ledger"}},
+		{"a run of a place", []string{"run", "/x"}, []string{"takes no arguments"}},
+		{"a run that should tell others", []string{"run", "--config", "hook.yaml"}, []string{"after_repair", "merge_wal.endpoints"}},
+		{"a plan that is not there", []string{"apply", "none.json"}, []string{"none.json"}},
+		{"a plan that is none", []string{"apply", "notes.txt"}, []string{"notes.txt", "altered"}},
+		{"a plan of another kind", []string{"apply", "other.json"}, []string{"not a plan file of version 1"}},
 		{"a limit that is none", []string{"plan", "/x", "-o", "p.json", "--max-fraction", "2"}, []string{"at most 1"}},
 		{"a limit below nothing", []string{"plan", "/x", "-o", "p.json", "--max-rows=-1"}, []string{"from 0 on"}},
 		{"explain without a text", []string{"explain"}, []string{"needs an error text"}},

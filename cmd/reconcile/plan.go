@@ -9,76 +9,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/rocketkeep/reconcile/internal/config"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 )
 
-// planFlags shape what a repair would be allowed to do.
-type planFlags struct {
-	out               string
-	mode              string
-	maxFragments      int64
-	maxRows           int64
-	maxFraction       float64
-	deletionFiles     string
-	writersStopped    bool
-	reason            string
-	leastConfirmAfter time.Duration
-}
-
-func (f *planFlags) add(fs *pflag.FlagSet) {
-	d := config.Default().Repair
-	f.leastConfirmAfter = time.Second
-	fs.StringVarP(&f.out, "out", "o", "", "write the plan to this `FILE`; - is stdout (required)")
-	fs.Var(newChoice(&f.mode, "full", "restore", "full"), "mode", "what to plan; restore never loses a row")
-	fs.Int64Var(&f.maxFragments, "max-fragments", d.MaxFragments, "drop at most `N` fragments of one target")
-	fs.Int64Var(&f.maxRows, "max-rows", d.MaxRows, "drop at most `N` rows of one target")
-	fs.Float64Var(&f.maxFraction, "max-fraction", d.MaxFraction, "drop at most this `SHARE` of one target")
-	fs.Var(newChoice(&f.deletionFiles, d.DeletionFiles, "report", "drop_fragment"), "deletion-files", "what to do about a lost deletion file")
-	fs.BoolVar(&f.writersStopped, "writers-stopped", false, "no writer is running that commits without a condition")
-	fs.StringVar(&f.reason, "reason", "", "`TEXT` that stands in the report")
-}
-
-// apply puts the flags that were given over the configuration's.
-func (f *planFlags) apply(fs *pflag.FlagSet, s *settings) error {
-	if f.out == "" {
-		return usageError("plan needs -o FILE, the file to write the plan to (- is stdout)")
-	}
-	if s.confirmAfter < f.leastConfirmAfter {
-		return usageError("--confirm-after %s: a repair is planned from two looks that are at least %s apart", config.Duration(s.confirmAfter), config.Duration(f.leastConfirmAfter))
-	}
-	lim := &s.policy.Limits
-	if fs.Changed("max-fragments") {
-		lim.MaxFragments = f.maxFragments
-	}
-	if fs.Changed("max-rows") {
-		lim.MaxRows = f.maxRows
-	}
-	if fs.Changed("max-fraction") {
-		lim.MaxFraction = f.maxFraction
-	}
-	if lim.MaxFragments < 0 || lim.MaxRows < 0 || !(lim.MaxFraction >= 0 && lim.MaxFraction <= 1) {
-		return usageError("limits are numbers from 0 on, and --max-fraction is at most 1")
-	}
-	if fs.Changed("deletion-files") {
-		s.policy.DropForLostDeletionFile = f.deletionFiles == "drop_fragment"
-	}
-	s.mode, s.reason, s.writersStopped = f.mode, f.reason, f.writersStopped
-	return nil
-}
-
 func (a *app) planCommand() *cobra.Command {
 	var f lookFlags
-	var pf planFlags
+	var rf repairFlags
+	var to string
 	cmd := &cobra.Command{
 		Use: "plan [URI...] -o FILE [flags]", Short: "Look, then write down what a repair would do",
 		Long: `plan looks as check does and writes a plan: the steps that a repair may carry out,
 bound to the bytes that they were made from. It changes no table. What an interlock
 forbids is not in the plan, and the command then ends with code 5. A plan lives for
-24 hours; this version makes plans and does not carry them out yet.`,
+24 hours; apply carries it out.`,
 		Example: `  reconcile plan s3://bucket/prefix -o plan.json
   reconcile plan s3://bucket/prefix --target exp-1 --mode restore -o plan.json
   reconcile plan /srv/stores -o - | jq .actions`,
@@ -87,13 +32,10 @@ forbids is not in the plan, and the command then ends with code 5. A plan lives 
 			if err != nil {
 				return err
 			}
-			if err := pf.apply(cmd.Flags(), s); err != nil {
+			if err := rf.apply(cmd.Flags(), s, f.namesOne(uris)); err != nil {
 				return err
 			}
-			if pf.out == "-" && f.output == "json" {
-				return usageError("-o - and --output json both want stdout")
-			}
-			if err := mayWritePlan(pf.out); err != nil {
+			if err := mayWritePlan(to, f.output, rf.dryRun); err != nil {
 				return &exitError{code: reconcile.ExitUsage, err: err}
 			}
 			judge := func(o *pass.Outcome) reconcile.ExitCode { return repairAsked(o, s.mode) }
@@ -101,11 +43,12 @@ forbids is not in the plan, and the command then ends with code 5. A plan lives 
 			if l == nil {
 				return err
 			}
-			return a.concludePlan(l, err, &f, s, pf.out)
+			return a.concludePlan(l, err, &f, s, to)
 		},
 	}
 	f.add(cmd.Flags())
-	pf.add(cmd.Flags())
+	cmd.Flags().StringVarP(&to, "out", "o", "", "write the plan to this `FILE`; - is stdout (required without --dry-run)")
+	rf.add(cmd.Flags(), modeFull)
 	setExits(cmd, reconcile.ExitClean, reconcile.ExitFailed, reconcile.ExitUsage, reconcile.ExitDivergence, reconcile.ExitIncomplete, reconcile.ExitRefused, reconcile.ExitInterrupted, reconcile.ExitTerminated)
 	return cmd
 }
@@ -114,7 +57,11 @@ forbids is not in the plan, and the command then ends with code 5. A plan lives 
 // makes no plan.
 func (a *app) concludePlan(l *looked, lookErr error, f *lookFlags, s *settings, out string) error {
 	written := "no plan is written: the look was interrupted"
-	if l.interrupted == nil {
+	switch {
+	case l.interrupted != nil:
+	case s.repair.dryRun:
+		written = "no plan is written: --dry-run"
+	default:
 		id, err := uuid.NewV7()
 		if err != nil {
 			return failure(err)
@@ -163,8 +110,11 @@ func count(n int, what string) string {
 
 // planned are the actions that the mode allows.
 func planned(actions []reconcile.PlanAction, mode string) []reconcile.PlanAction {
-	if mode == "full" {
+	switch mode {
+	case modeFull:
 		return actions
+	case modeOff:
+		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(actions), func(a reconcile.PlanAction) bool { return a.Action.Destructive() })
 }
@@ -179,7 +129,10 @@ func repairAsked(o *pass.Outcome, mode string) reconcile.ExitCode {
 	refused := map[string]bool{} // by store and target
 	key := func(store, target string) string { return store + "\x00" + target }
 	for _, f := range o.Findings {
-		due := f.ProposedAction != reconcile.ActionNone && (mode == "full" || !f.ProposedAction.Destructive())
+		if slices.Contains(f.BlockedBy, reconcile.BlockedAcknowledged) {
+			continue // a user took it on
+		}
+		due := f.ProposedAction != reconcile.ActionNone && (mode == modeFull || !f.ProposedAction.Destructive())
 		if due && slices.ContainsFunc(f.BlockedBy, func(b string) bool { return !slices.Contains(policyBlocks, b) }) {
 			refused[key(f.Store, f.Target)] = true
 		}
@@ -191,14 +144,14 @@ func repairAsked(o *pass.Outcome, mode string) reconcile.ExitCode {
 	for i := range o.Targets {
 		t := &o.Targets[i]
 		switch {
+		case t.State == reconcile.StateRepaired, t.State == reconcile.StateClean:
+			// Nothing that is damaged is left of what was found.
 		case t.State == reconcile.StateHalfDeleted, t.State == reconcile.StateRolledBack:
 			codes = append(codes, reconcile.ExitRefused)
 		case refused[key(t.Store, t.Target)]:
 			codes = append(codes, reconcile.ExitRefused)
 			if t.State == reconcile.StateDiverged {
-				o.Totals.TargetsByState[t.State]--
-				t.State = reconcile.StateRefused
-				o.Totals.TargetsByState[t.State]++
+				moveState(o, t, reconcile.StateRefused, t.Reason)
 			}
 		}
 	}
@@ -206,12 +159,18 @@ func repairAsked(o *pass.Outcome, mode string) reconcile.ExitCode {
 }
 
 // mayWritePlan refuses, before the look, a place that the plan cannot go to.
-func mayWritePlan(out string) error {
-	if out == "-" {
+func mayWritePlan(to, output string, dryRun bool) error {
+	switch {
+	case dryRun:
 		return nil
+	case to == "":
+		return errors.New("plan needs -o FILE, the file to write the plan to (- is stdout)")
+	case to == "-" && output == "json":
+		return errors.New("-o - and --output json both want stdout")
+	case to == "-":
+		return nil
+	case strings.HasSuffix(to, "/"):
+		return fmt.Errorf("-o %s: a folder is no file", to)
 	}
-	if strings.HasSuffix(out, "/") {
-		return fmt.Errorf("-o %s: a folder is no file", out)
-	}
-	return checkPlanFile(out)
+	return checkPlanFile(to)
 }

@@ -17,7 +17,8 @@ func (a *app) rootCommand() *cobra.Command {
 		Short: "Check that every file a Lance table references is in the object store",
 		Long: `reconcile compares what the metadata of Lance tables promises with what the object
 store holds, proves each difference by two looks apart in time, and writes
-everything down. This version looks; it writes to no table.`,
+everything down. What is provably gone it repairs when told to: within limits,
+recorded before it happens, in commits that the Lance library trusts.`,
 		Example: `  reconcile demo                        find planted damage, no account needed
   reconcile check s3://bucket/prefix    look at every table below a prefix
   reconcile check /srv/stores --output json
@@ -50,7 +51,7 @@ everything down. This version looks; it writes to no table.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	a.logFlags.add(root.PersistentFlags())
 	setExits(root, reconcile.ExitClean, reconcile.ExitUsage)
-	for _, c := range []*cobra.Command{a.checkCommand(), a.planCommand(), a.explainCommand(), a.demoCommand(), a.configCommand(), a.versionCommand()} {
+	for _, c := range []*cobra.Command{a.checkCommand(), a.planCommand(), a.applyCommand(), a.repairCommand(), a.runCommand(), a.explainCommand(), a.demoCommand(), a.configCommand(), a.versionCommand()} {
 		root.AddCommand(c)
 	}
 	return root

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -33,7 +34,9 @@ type settings struct {
 	concurrency    int
 	policy         reconcile.Policy
 
-	stores     factory.Options
+	stores factory.Options
+	// writeAs takes the place of stores.PerPrefix for what is written.
+	writeAs    []factory.Override
 	reportURI  string
 	references bool
 	command    report.Command
@@ -41,6 +44,33 @@ type settings struct {
 	writersStopped bool
 	reason         string
 	mode           string
+
+	// database is the ledger's URL, empty when none is named.
+	database config.Secret
+	cooldown ledger.CooldownPolicy
+	metrics  config.Metrics
+	warnWAL  int64
+	repair   repairSettings
+}
+
+// repairSettings are what a command that repairs is asked for. The zero value is a
+// look.
+type repairSettings struct {
+	// carry: what is planned is carried out. dryRun shows it instead.
+	carry, dryRun bool
+	// scheduled: nobody asked for this target now, so that cooldowns hold and drops
+	// wait for dropAfter. force ignores cooldowns.
+	scheduled, force bool
+	dropAfter        time.Duration
+	acceptVersion    *uint64
+	// one: exactly one target may be found.
+	one bool
+	// needsLedger: without one nothing is done.
+	needsLedger bool
+	quiet       time.Duration
+	retention   ledger.Retention
+	// plan is the one to carry out; nil makes one from the look.
+	plan *reconcile.Plan
 }
 
 // place is one root to look below.
@@ -65,9 +95,6 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	if f.requestTimeout == 0 {
 		return nil, usageError("--request-timeout 0s leaves no time for an answer")
 	}
-	if cmd.Flags().Changed("database") {
-		return nil, usageError("--database: this version keeps no ledger yet; leave it out")
-	}
 	cfg, err := f.loadConfig()
 	if err != nil {
 		return nil, err
@@ -76,7 +103,13 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		filter: fleet.Filter{Include: f.targets, Exclude: f.exclude}, policy: cfg.Repair.Policy(), mode: "off",
 		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
 		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
-		command: report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
+		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
+		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations,
+		cooldown: ledger.CooldownPolicy{After: cfg.Cooldown.After, Base: cfg.Cooldown.Base.Std(), Max: cfg.Cooldown.Max.Std()},
+	}
+	s.repair.quiet = cfg.Repair.Quiet.Std()
+	if cmd.Flags().Changed("database") {
+		s.database = f.database
 	}
 	if err := s.filter.Validate(); err != nil {
 		return nil, usageError("%w", err)
@@ -94,6 +127,13 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	for _, st := range cfg.Stores {
 		if st.S3 != (config.S3{PathStyle: "auto"}) {
 			s.stores.PerPrefix = append(s.stores.PerPrefix, factory.Override{Root: st.URI, S3: factory.S3Options(st.S3)})
+		}
+		write := st.S3
+		if st.WriteS3.RoleARN != "" {
+			write.RoleARN = st.WriteS3.RoleARN
+		}
+		if write != (config.S3{PathStyle: "auto"}) {
+			s.writeAs = append(s.writeAs, factory.Override{Root: st.URI, S3: factory.S3Options(write)})
 		}
 	}
 	return s, nil

@@ -90,11 +90,11 @@ func TestFlagsWinOverTheConfiguration(t *testing.T) {
 func TestSuggestedCommandsRepeatTheFlagsOfALook(t *testing.T) {
 	t.Parallel()
 	var f lookFlags
-	var p planFlags
+	var p repairFlags
 	cmd := &cobra.Command{Use: "plan"}
 	f.add(cmd.Flags())
-	p.add(cmd.Flags())
-	if err := cmd.ParseFlags([]string{"-o", "p", "--mode=restore", "--confirm-after", "5s", "--target", "a", "--target", "b c"}); err != nil {
+	p.add(cmd.Flags(), modeFull)
+	if err := cmd.ParseFlags([]string{"--mode=restore", "--confirm-after", "5s", "--target", "a", "--target", "b c"}); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"--confirm-after=5s", "--target=a", "--target=b c"}, givenFlags(cmd.Flags())); d != "" {

@@ -45,16 +45,26 @@ func (s *settings) openReport(ctx context.Context, doc reconcile.Pass, log *slog
 type reportSink struct {
 	w          *report.Writer
 	references bool
+	meter      *meter // may be nil
 }
 
 var _ pass.Sink = (*reportSink)(nil)
 
 // WantsReferences implements pass.Sink.
-func (s *reportSink) WantsReferences() bool { return s.w != nil && s.references }
+func (s *reportSink) WantsReferences() bool { return s.w != nil && s.references || s.counts() }
+
+func (s *reportSink) counts() bool { return s.meter != nil && s.meter.set != nil }
 
 // References implements pass.Sink.
 func (s *reportSink) References(ctx context.Context, seen []pass.Seen) error {
-	if s.w == nil {
+	if s.counts() {
+		for _, x := range seen {
+			if x.Verdict == reconcile.Present {
+				s.meter.present(x.Ref.Role)
+			}
+		}
+	}
+	if s.w == nil || !s.references {
 		return nil
 	}
 	rows := make([]report.CheckedReference, len(seen))
@@ -93,9 +103,9 @@ func (s *reportSink) Findings(ctx context.Context, findings []reconcile.Finding)
 // Target implements pass.Sink.
 func (s *reportSink) Target(context.Context, reconcile.TargetResult) error { return nil }
 
-// finish writes the reports of a pass that ran to its end and puts their URI into
+// upload writes the reports of a pass that ran to its end and puts their URI into
 // the document. An interrupted pass writes none: half a pass is no report.
-func (s *reportSink) finish(ctx context.Context, p *reconcile.Pass) error {
+func (s *reportSink) upload(ctx context.Context, p *reconcile.Pass) error {
 	if s.w == nil || ctx.Err() != nil {
 		return nil
 	}
@@ -104,9 +114,23 @@ func (s *reportSink) finish(ctx context.Context, p *reconcile.Pass) error {
 			return s.failed(p, err)
 		}
 	}
+	for _, r := range p.Repairs {
+		if err := s.w.Repair(ctx, r); err != nil {
+			return s.failed(p, err)
+		}
+	}
 	p.ReportURI = reconcile.Ptr(s.w.URI())
 	if _, err := s.w.Upload(ctx, *p); err != nil {
 		return s.failed(p, err)
+	}
+	return nil
+}
+
+// succeed says that the reports are complete, and everything else that is recorded
+// of the pass is.
+func (s *reportSink) succeed(ctx context.Context, p *reconcile.Pass) error {
+	if s.w == nil || ctx.Err() != nil {
+		return nil
 	}
 	if err := s.w.Succeed(ctx); err != nil {
 		return s.failed(p, err)

@@ -181,6 +181,12 @@ func (a *applier) setState(t reconcile.Target, s reconcile.State, reason string)
 	}
 	a.out.Totals.TargetsByState[r.State]--
 	a.out.Totals.TargetsByState[s]++
+	if s == reconcile.StateFailed {
+		if a.out.failedRepairs == nil {
+			a.out.failedRepairs = map[string]bool{}
+		}
+		a.out.failedRepairs[r.URI] = true
+	}
 	r.State, r.Reason = s, nil
 	if reason != "" {
 		r.Reason = &reason

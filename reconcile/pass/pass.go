@@ -112,12 +112,18 @@ type Outcome struct {
 	bases   map[string]map[objstore.Location]*base
 	// codes are exit codes that no target's state tells.
 	codes []reconcile.ExitCode
+	// failedRepairs are the targets that are failed because a repair of theirs was: a
+	// code tells of them. By canonical URI.
+	failedRepairs map[string]bool
 }
 
 // Exit is the exit code of a look (contract §3), interruption excluded.
 func (o *Outcome) Exit() reconcile.ExitCode {
 	codes := slices.Clone(o.codes)
 	for _, t := range o.Targets {
+		if t.State == reconcile.StateFailed && o.failedRepairs[t.URI] {
+			continue
+		}
 		codes = append(codes, exitOf(t.State))
 	}
 	if len(o.Targets) > 0 && o.Totals.TargetsByState[reconcile.StateLocked] == int64(len(o.Targets)) {

@@ -59,8 +59,11 @@ type Options struct {
 	Checksums bool
 	// Open replaces how the raw store of a root is opened (tests, fault injection);
 	// answering nil, nil leaves a root to the built-in switch.
-	Open   func(ctx context.Context, root objstore.Location) (objstore.Writer, error)
-	Logger *slog.Logger
+	Open func(ctx context.Context, root objstore.Location) (objstore.Writer, error)
+	// Observe, when set, is told of every request that is sent. It must be quick and
+	// safe for concurrent use.
+	Observe func(wrap.Observation)
+	Logger  *slog.Logger
 }
 
 // Set opens stores and keeps them. It is safe for concurrent use.
@@ -184,7 +187,11 @@ func (s *Set) Reader(ctx context.Context, root objstore.Location) (objstore.Read
 	if err != nil {
 		return nil, err
 	}
-	var r objstore.Reader = wrap.NewCount(raw, &s.meter)
+	var r objstore.Reader = raw
+	if s.opts.Observe != nil {
+		r = wrap.NewObserve(r, s.opts.Observe)
+	}
+	r = wrap.NewCount(r, &s.meter)
 	r = wrap.NewLimit(r, sh.limiter)
 	r = wrap.NewAdaptive(r, sh.gate)
 	return wrap.NewRetry(r, s.retry()), nil
@@ -197,7 +204,11 @@ func (s *Set) Writer(ctx context.Context, root objstore.Location) (objstore.Writ
 	if err != nil {
 		return nil, err
 	}
-	w := wrap.NewCountWriter(raw, &s.meter)
+	w := raw
+	if s.opts.Observe != nil {
+		w = wrap.NewObserveWriter(w, s.opts.Observe)
+	}
+	w = wrap.NewCountWriter(w, &s.meter)
 	w = wrap.NewLimitWriter(w, sh.limiter)
 	w = wrap.NewAdaptiveWriter(w, sh.gate)
 	return wrap.NewRetryWriter(w, s.retry()), nil
