@@ -57,6 +57,33 @@ func apart(t testing.TB, b []byte, unwanted ...protowire.Number) (out []string) 
 	return out
 }
 
+// likewise orders the entries of maps, which the library writes in any order.
+func likewise(raws []string) []string {
+	maps := map[string][]string{}
+	for _, r := range raws {
+		if tag := mapTag(r); tag != "" {
+			maps[tag] = append(maps[tag], r)
+		}
+	}
+	out := slices.Clone(raws)
+	for i, r := range out {
+		if tag := mapTag(r); tag != "" {
+			slices.Sort(maps[tag])
+			out[i], maps[tag] = maps[tag][0], maps[tag][1:]
+		}
+	}
+	return out
+}
+
+// mapTag is the tag of a map field of the Manifest message, empty for others.
+func mapTag(raw string) string {
+	num, _, n := protowire.ConsumeTag([]byte(raw))
+	if num == 5 || num == 16 || num == 19 {
+		return raw[:n]
+	}
+	return ""
+}
+
 var writer = sub(13, str(1, "lance"), str(2, "12.0.0"))
 
 // plain is a version 5 with the fragments 0, 1 (deletion file), 2 and 3.
