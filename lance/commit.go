@@ -46,9 +46,9 @@ type CommitOutcome uint8
 
 // The outcomes. The zero value is the one that asks for care.
 const (
-	// UnknownOutcome: the manifest was sent, and whether it is there could not be
-	// found out. FindTransaction settles it later; until then nothing may be
-	// assumed.
+	// UnknownOutcome: the manifest was sent, by this call or an earlier one, and
+	// whether it is there could not be found out. FindTransaction settles it later;
+	// until then nothing may be assumed.
 	UnknownOutcome CommitOutcome = iota
 	// Committed: the new version is there, as stored or as read back.
 	Committed
@@ -188,22 +188,28 @@ func (p *Proposal) checkNewest(ctx context.Context, s Store) (*VersionSet, error
 	return set, nil
 }
 
-// settleConflict looks whose version is in the proposal's place: it may be its own.
+// settleConflict looks whose version is in the proposal's place: it may be its own,
+// from an earlier call.
 func (p *Proposal) settleConflict(ctx context.Context, s Store, set *VersionSet, rival *ConflictError) (CommitOutcome, error) {
 	for _, e := range set.Entries {
 		if e.Version != p.Version {
 			continue
 		}
+		var t Transaction
 		stored, err := readBack(ctx, s, e.Name)
-		if err != nil {
-			break // the rival stays unnamed
+		if errors.Is(err, fs.ErrNotExist) {
+			break // cleaned up since the listing
 		}
-		if t, err := p.compare(stored); err == nil {
-			if t.UUID == p.TransactionUUID {
-				return Committed, nil
-			}
-			rival.Transaction = t
+		if err == nil {
+			t, err = p.compare(stored)
 		}
+		switch {
+		case err != nil:
+			return UnknownOutcome, errors.Join(rival, fmt.Errorf("read back: %w", err))
+		case t.UUID == p.TransactionUUID:
+			return Committed, nil
+		}
+		rival.Transaction = t
 	}
 	return Conflict, rival
 }

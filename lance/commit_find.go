@@ -55,7 +55,7 @@ func FindTransaction(ctx context.Context, s Store, uuid string, from uint64) (ve
 		}
 		there[e.Version] = struct{}{}
 	}
-	if highest >= from && uint64(len(there)) < highest-from+1 {
+	if highest >= from && uint64(len(there)) <= highest-from {
 		return 0, false, fmt.Errorf("find transaction %s from version %d: %w", uuid, from, ErrVersionGone)
 	}
 	return 0, false, nil

@@ -168,6 +168,18 @@ func TestNothingIsWrittenOverAnotherNewestVersion(t *testing.T) {
 			c, ok := errors.AsType[*ConflictError](err)
 			return ok && c.Version == 6 && c.Transaction.Operation == OpDelete && c.Transaction.UUID[:8] == "aaaaaaaa"
 		}},
+		{"the next version is there and cannot be read", func(s *commitStore) {
+			s.mem.objects[ManifestName(6, V2)] = rival
+			s.reads[ManifestName(6, V2)] = []error{errServer}
+		}, UnknownOutcome, func(err error) bool { return errors.Is(err, errServer) }},
+		{"the next version is there and is not whole", func(s *commitStore) { s.mem.objects[ManifestName(6, V2)] = rival[:99] }, UnknownOutcome, isCorrupt},
+		{"the next version is cleaned up after the listing", func(s *commitStore) {
+			s.mem.objects[ManifestName(6, V2)] = rival
+			s.reads[ManifestName(6, V2)] = []error{fs.ErrNotExist}
+		}, Conflict, func(err error) bool {
+			c, ok := errors.AsType[*ConflictError](err)
+			return ok && c.Version == 6 && c.Transaction.UUID == ""
+		}},
 		{"it came and was cleaned up", func(s *commitStore) { s.mem.objects[ManifestName(7, V2)] = []byte("x") }, Conflict, func(err error) bool {
 			c, ok := errors.AsType[*ConflictError](err)
 			return ok && c.Version == 7

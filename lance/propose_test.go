@@ -253,6 +253,19 @@ func TestWhatIsNotKnownSurvivesWhereItStands(t *testing.T) {
 	}
 }
 
+// As the library does, so that a reader of old versions does not choke on it.
+func TestAHugeTransactionIsKeptInItsFileOnly(t *testing.T) {
+	t.Parallel()
+	p := propose(t)(mustDecode(t, plainFile()).ProposeDelete([]uint64{0}, strings.Repeat("x", 20<<20), commitInfo()))
+	n := mustDecode(t, p.Manifest())
+	if _, ok, _ := n.InlineTransaction(); ok || len(only(t, n.msg, 21)) > 0 || len(p.Manifest()) > 1000 {
+		t.Errorf("inline: %v, %d bytes", ok, len(p.Manifest()))
+	}
+	if n.TransactionFile != "5-"+commitUUID+".txn" || !n.madeBy(commitUUID) {
+		t.Errorf("it names %s", n.TransactionFile)
+	}
+}
+
 func isRefused(err error) bool { _, ok := errors.AsType[*RefusedError](err); return ok }
 func isFlag(err error) bool    { _, ok := errors.AsType[*FlagError](err); return ok }
 
