@@ -89,6 +89,9 @@ type Finding struct {
 	ProposedAction Action   `json:"proposed_action"`
 	BlockedBy      []string `json:"blocked_by"`
 
+	// Restorable: an older version of the object can be brought back. It is not part
+	// of any report; Recoverable and ProposedAction say it there.
+	Restorable bool `json:"-"`
 	// Ref is the reference behind the finding; it is not part of any report.
 	Ref Reference `json:"-"`
 }
@@ -179,6 +182,7 @@ const (
 	ReasonServerError        = "server_error"
 	ReasonNoAnswer           = "no_answer"
 	ReasonNoSuchBucket       = "no_such_bucket"
+	ReasonContradiction      = "contradiction"
 	ReasonNoContentLength    = "no_content_length"
 	ReasonTargetTimeout      = "target_timeout"
 	ReasonBaseDenied         = "base_denied"

@@ -91,7 +91,7 @@ func Discover(ctx context.Context, stores Stores, uris []string, filter Filter, 
 		}
 		roots = append(roots, loc)
 	}
-	d := &discovery{stores: stores, filter: filter, log: log, seen: map[string]bool{}}
+	d := &discovery{stores: stores, filter: filter, log: log, seen: map[string]bool{}, links: map[objstore.Location]bool{}}
 	for _, root := range roots {
 		d.root(ctx, root)
 		if ctx.Err() != nil {
@@ -106,6 +106,7 @@ type discovery struct {
 	filter Filter
 	log    *slog.Logger
 	found  Found
+	links  map[objstore.Location]bool
 	seen   map[string]bool // canonical dataset URIs: overlapping roots name a target once
 }
 
@@ -133,11 +134,17 @@ func (d *discovery) walk(ctx context.Context, root, dir objstore.Location) {
 			}
 			return
 		}
+		if _, below := at.Location.Rel(dir); !below {
+			d.problem(root, dir, fmt.Errorf("list %s: the store answers with %s, which is not below it", dir, at.Location))
+			return
+		}
 		if !at.Prefix {
 			continue
 		}
-		sub := at.Location
-		sub.Key = strings.TrimRight(sub.Key, "/")
+		sub, again := d.resolve(at.Location)
+		if again {
+			continue // a link to what was seen: a loop, or a second name
+		}
 		switch name := sub.Base(); {
 		case name == "_versions":
 			dataset = true
@@ -166,12 +173,37 @@ func (d *discovery) walk(ctx context.Context, root, dir objstore.Location) {
 	}
 }
 
+// resolve is a listed folder, and whether it was met before: folders of files may be
+// reached by several names, or hold themselves.
+func (d *discovery) resolve(loc objstore.Location) (_ objstore.Location, again bool) {
+	loc.Key = strings.TrimRight(loc.Key, "/")
+	if loc.Scheme != "file" {
+		return loc, false
+	}
+	real := d.real(loc)
+	again = d.links[real]
+	d.links[real] = true
+	return loc, again
+}
+
+// real is a place with symbolic links resolved, where there are any.
+func (d *discovery) real(loc objstore.Location) objstore.Location {
+	if loc.Scheme != "file" {
+		return loc
+	}
+	if real, err := d.stores.Locate(loc.String()); err == nil {
+		return real
+	}
+	return loc
+}
+
 func (d *discovery) dataset(root, loc objstore.Location, listed bool) {
+	rel, _ := loc.Rel(root)
+	loc = d.real(loc)
 	if d.seen[loc.Canonical()] {
 		return
 	}
 	d.seen[loc.Canonical()] = true
-	rel, _ := loc.Rel(root)
 	name, kind := Name(rel)
 	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc, Root: root, Listed: listed}
 	if !d.filter.Chosen(t) {

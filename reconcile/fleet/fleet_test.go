@@ -2,8 +2,13 @@ package fleet
 
 import (
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -50,5 +55,36 @@ func TestFilter(t *testing.T) {
 	}
 	if err := (Filter{Exclude: []string{"[a"}}).Validate(); !errors.Is(err, ErrBadGlob) {
 		t.Errorf("a broken pattern: %v", err)
+	}
+}
+
+// Links of folders: a loop ends, and a second name of a table is no second table.
+func TestLinksOfFolders(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, dir := range []string{"a/x.lance/_versions", "z.lance/_versions"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, dir, "1.manifest"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"loop": ".", "a/up": "..", "b.lance": "z.lance"} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stores := factory.New(factory.Options{})
+	found, err := Discover(t.Context(), stores, []string{root, root + "/a"}, Filter{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, target := range found.Targets {
+		names = append(names, target.Name)
+	}
+	if len(names) != 2 || !slices.Contains(names, "table:a/x") {
+		t.Errorf("targets %v", names)
 	}
 }

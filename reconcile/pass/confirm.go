@@ -86,7 +86,8 @@ func (p *engine) confirm(ctx context.Context, l *look) error {
 // confirmMetadata looks again at a target that its metadata alone decided, since
 // a manifest half written or a listing out of date heals by itself.
 func (p *engine) confirmMetadata(ctx context.Context, l *look) {
-	again, err := p.opts.Open(l.target).Open(ctx)
+	src := p.opts.Open(l.target)
+	again, err := src.Open(ctx)
 	if err != nil || again.Settled {
 		// As bad as before: the first word stands.
 		for i := range l.facts.Findings {
@@ -96,14 +97,28 @@ func (p *engine) confirmMetadata(ctx context.Context, l *look) {
 		}
 		return
 	}
-	l.facts.State = reconcile.StateIncomplete
-	l.facts.Settled = false
-	for i := range l.facts.Findings {
-		f := &l.facts.Findings[i]
-		f.Verdict, f.Reason = reconcile.Undecided, reconcile.Ptr("changed_between_looks")
+	// Readable now: take the look that could not be taken before. What it does not
+	// find present has had one look only, and stays open.
+	l.src, l.facts = src, again
+	l.result.Version, l.result.Fragments, l.result.LiveRows = again.Version, again.Fragments, again.LiveRows
+	if again.Control != (objstore.Location{}) {
+		l.base(l.target.Location).addControl(again.Control)
 	}
-	l.facts.NotChecked = append(l.facts.NotChecked, reconcile.NotChecked{Role: reconcile.RoleData, Reason: "metadata readable only at the second look"})
+	if err := p.headAll(ctx, l); err != nil {
+		l.brokenOff = p.brokenOff(ctx, ctx, err)
+		l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
+	}
+	for i := range l.suspects {
+		s := &l.suspects[i]
+		if !s.first.verdict.Open() {
+			s.second = answer{reason: reasonSeenOnce, err: s.first.err}
+			setAnswer(&s.find, s.second)
+		}
+	}
 }
+
+// reasonSeenOnce: only one of the two looks saw it so.
+const reasonSeenOnce = "seen_missing_once"
 
 // stillThere keeps the metadata findings of the first look that the second look
 // makes as well, in the words of the second, and those that only the second makes.
@@ -176,7 +191,7 @@ func (p *engine) confirmOpen(ctx context.Context, l *look, open []*suspect) {
 		p.decide(l, s, before[s.ref.Base], after[s.ref.Base])
 	}
 	for _, s := range open {
-		if s.find.Verdict != reconcile.Missing || s.drop {
+		if s.drop || !s.find.Verdict.Damaged() || s.find.Verdict == reconcile.Archived {
 			continue
 		}
 		if p.enter(ctx, lane) != nil {
@@ -224,7 +239,7 @@ func (p *engine) decide(l *look, s *suspect, before, after *answer) {
 		return
 	case final.absent() && !s.first.absent():
 		// Only one of the two looks was told that there is no such object.
-		final = answer{reason: "seen_missing_once", err: final.err, attrs: final.attrs}
+		final = answer{reason: reasonSeenOnce, err: final.err, attrs: final.attrs}
 	case final.absent() && before != nil:
 		final = *before
 	case final.absent() && after != nil:
@@ -237,19 +252,63 @@ func (p *engine) decide(l *look, s *suspect, before, after *answer) {
 	}
 }
 
-// askVersions asks the store whether an older version of a missing object can be
+// listed reports whether a listing shows an object that HEAD and GET do not: it may
+// prove presence, never absence, so that a listing that fails tells nothing.
+func (p *engine) listed(ctx context.Context, r objstore.Reader, loc objstore.Location) bool {
+	for at, err := range r.List(ctx, loc, "") {
+		if err != nil {
+			return false
+		}
+		if at.Location.Key >= loc.Key {
+			return at.Location.Key == loc.Key // listings are in order
+		}
+	}
+	return false
+}
+
+// contradict takes back a verdict that the store itself gainsays.
+func (p *engine) contradict(s *suspect) {
+	s.second = answer{reason: reconcile.ReasonContradiction, err: s.second.err}
+	setAnswer(&s.find, s.second)
+	s.find.ConfirmedAt = nil
+}
+
+// restorable reports whether a version of an object is one to bring back: not the
+// damaged bytes that are there now, and of the recorded size where one is recorded.
+// Its content is proven when it is restored, not here.
+func restorable(ref reconcile.Reference, v, current objstore.Attrs) bool {
+	switch {
+	case v.DeleteMarker || v.IsLatest || current.VersionID != "" && v.VersionID == current.VersionID:
+		return false
+	case ref.Size > 0 && v.Size >= 0:
+		return v.Size == ref.Size
+	}
+	return v.Size < 0 || v.Size >= ref.MinSize
+}
+
+// askVersions asks the store whether an older version of a damaged object can be
 // brought back. Only a list read to its end that holds none is an explicit no.
 func (p *engine) askVersions(ctx context.Context, s *suspect) {
 	r, err := p.opts.Stores.Reader(ctx, s.ref.Base)
+	if err == nil && s.find.Verdict == reconcile.Missing && p.listed(ctx, r, s.ref.Location) {
+		p.contradict(s)
+		return
+	}
 	if err == nil {
 		for v, verr := range r.Versions(ctx, s.ref.Location) {
 			if verr != nil {
 				err = verr
 				break
 			}
-			if !v.DeleteMarker {
-				s.find.Verdict = reconcile.Recoverable
-				s.find.ObservedSize = nil
+			if s.find.Verdict == reconcile.Missing && v.IsLatest && !v.DeleteMarker {
+				p.contradict(s)
+				return
+			}
+			if restorable(s.ref, v, s.second.attrs) {
+				s.find.Restorable = true
+				if s.find.Verdict == reconcile.Missing {
+					s.find.Verdict = reconcile.Recoverable
+				}
 				return
 			}
 		}

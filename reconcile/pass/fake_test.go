@@ -21,6 +21,7 @@ type scripted struct {
 	calls  map[string]int
 	answer map[string]func(op string, n int) (objstore.Attrs, error)
 	all    func(op, key string) error // asked first, when set
+	listed []string
 }
 
 func newScripted() *scripted {
@@ -71,8 +72,14 @@ func (s *scripted) Get(ctx context.Context, l objstore.Location, _ objstore.Rang
 	at, err := s.ask(ctx, "get", l)
 	return io.NopCloser(strings.NewReader("")), at, err
 }
-func (s *scripted) List(context.Context, objstore.Location, string) iter.Seq2[objstore.Attrs, error] {
-	return func(func(objstore.Attrs, error) bool) {}
+func (s *scripted) List(_ context.Context, prefix objstore.Location, _ string) iter.Seq2[objstore.Attrs, error] {
+	return func(yield func(objstore.Attrs, error) bool) {
+		for _, key := range s.listed {
+			if strings.HasPrefix(key, prefix.Key) && !yield(objstore.Attrs{Location: at(key), Size: 100}, nil) {
+				return
+			}
+		}
+	}
 }
 func (s *scripted) Versions(ctx context.Context, l objstore.Location) iter.Seq2[objstore.Attrs, error] {
 	return func(yield func(objstore.Attrs, error) bool) {

@@ -40,6 +40,8 @@ func judgeError(err error) answer {
 		a.verdict = reconcile.Archived
 	case errors.Is(err, objstore.ErrThrottled):
 		a.reason = reconcile.ReasonThrottled
+	case errors.Is(err, errContradiction):
+		a.reason = reconcile.ReasonContradiction
 	case isTimeout(err):
 		a.reason = reconcile.ReasonTimeout
 	case se != nil && se.Status >= 500:
@@ -94,7 +96,7 @@ func restatAsker(ctx context.Context, r objstore.Reader, loc objstore.Location) 
 	return objstore.Attrs{}, keepMarker(perr, err)
 }
 
-var errContradiction = errors.New("HEAD says that there is no such object and GET reads it")
+var errContradiction = errors.New("the store contradicts itself about the object")
 
 // keepMarker carries the delete-marker flag of the HEAD over to the GET's error,
 // which has the better code.
@@ -146,7 +148,15 @@ func (p *engine) askAt(ctx context.Context, ref reconcile.Reference, at reconcil
 }
 
 // inspect looks inside an object where the size or the depth asks for it.
+//
+// A size that would be damage is asked of the GET as well: some stores and proxies
+// tell a Content-Length in answer to a HEAD that is not the object's.
 func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcile.Reference, a answer) answer {
+	if a.verdict == reconcile.SizeMismatch || a.verdict == reconcile.Unreadable {
+		if other := p.secondSize(ctx, ref, a.attrs); other != nil {
+			return *other
+		}
+	}
 	switch {
 	case a.verdict == reconcile.SizeMismatch:
 		v, reason, err := src.Inspect(ctx, ref, a.attrs, reconcile.DepthHead)
@@ -173,6 +183,35 @@ func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcil
 		a.verdict, a.reason = v, reason
 	}
 	return a
+}
+
+// secondSize asks a one-byte GET for the size and returns the answer that replaces
+// the HEAD's when the two do not agree.
+func (p *engine) secondSize(ctx context.Context, ref reconcile.Reference, at objstore.Attrs) *answer {
+	place := reconcile.Place{Base: ref.Base, Location: at.Location}
+	for _, alt := range ref.Alternates {
+		if alt.Location == at.Location {
+			place.Base = alt.Base
+		}
+	}
+	r, err := p.opts.Stores.Reader(ctx, place.Base)
+	if err != nil {
+		a := judgeError(err)
+		return &a
+	}
+	got, err := r.Probe(ctx, place.Location)
+	switch {
+	case errors.Is(err, objstore.ErrNotExist):
+		return &answer{reason: reconcile.ReasonContradiction, err: err, attrs: at}
+	case errors.Is(err, objstore.ErrArchived):
+		return nil
+	case err != nil:
+		a := judgeError(err)
+		return &a
+	case got.Size != at.Size:
+		return &answer{reason: reconcile.ReasonContradiction, err: &objstore.Error{Op: "probe", Location: place.Location, RequestID: got.RequestID, Err: errContradiction}}
+	}
+	return nil
 }
 
 // finding makes the finding of an answer that is not Present.

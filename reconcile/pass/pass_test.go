@@ -65,7 +65,7 @@ func TestVerdicts(t *testing.T) {
 				}
 				return objstore.Attrs{}, notFound()
 			}
-		}, want{"undecided", "seen_missing_once", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "seen_missing_once", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"HEAD without and GET with the object contradict each other", func(s *scripted, _ *fakeSource) {
 			s.answer[b] = func(op string, _ int) (objstore.Attrs, error) {
 				if op == "probe" {
@@ -73,7 +73,7 @@ func TestVerdicts(t *testing.T) {
 				}
 				return objstore.Attrs{}, notFound()
 			}
-		}, want{"undecided", "no_answer", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "contradiction", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"the GET's code says that the bucket is gone", func(s *scripted, _ *fakeSource) {
 			s.answer[b] = func(op string, _ int) (objstore.Attrs, error) {
 				if op == "probe" {
@@ -81,10 +81,10 @@ func TestVerdicts(t *testing.T) {
 				}
 				return objstore.Attrs{}, notFound()
 			}
-		}, want{"undecided", "no_such_bucket", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "no_such_bucket", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"without a positive control nothing is missing", func(s *scripted, _ *fakeSource) {
 			s.answer = map[string]func(string, int) (objstore.Attrs, error){}
-		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"a store that answers for random keys proves nothing", func(s *scripted, _ *fakeSource) {
 			delete(s.answer, b)
 			s.all = func(op, key string) error {
@@ -93,15 +93,15 @@ func TestVerdicts(t *testing.T) {
 				}
 				return nil
 			}
-		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"403 is denied", func(s *scripted, _ *fakeSource) { s.answer[b] = failing(403, objstore.ErrDenied) },
-			want{"denied", "access_denied", "incomplete", 4, 0, []string{}}},
+			want{"denied", "access_denied", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"500 is undecided", func(s *scripted, _ *fakeSource) { s.answer[b] = failing(500, errors.New("internal")) },
-			want{"undecided", "server_error", "incomplete", 4, 0, []string{}}},
+			want{"undecided", "server_error", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"a time-out is undecided", func(s *scripted, _ *fakeSource) { s.answer[b] = failing(0, context.DeadlineExceeded) },
-			want{"undecided", "timeout", "incomplete", 4, 0, []string{}}},
+			want{"undecided", "timeout", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"200 without a length is undecided", func(s *scripted, _ *fakeSource) { s.present(objstore.Unknown, b) },
-			want{"undecided", "no_content_length", "incomplete", 4, 0, []string{}}},
+			want{"undecided", "no_content_length", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"what the newest version no longer names is superseded", func(s *scripted, src *fakeSource) {
 			delete(s.answer, b)
 			src.rev = func(refs []reconcile.Reference) (reconcile.Revisit, error) {
@@ -113,7 +113,7 @@ func TestVerdicts(t *testing.T) {
 			src.rev = func([]reconcile.Reference) (reconcile.Revisit, error) {
 				return reconcile.Revisit{}, &objstore.Error{Status: 500, Err: errors.New("internal")}
 			}
-		}, want{"undecided", "server_error", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "server_error", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"a version that fell between the looks is a roll-back", func(s *scripted, src *fakeSource) {
 			delete(s.answer, b)
 			src.rev = func(refs []reconcile.Reference) (reconcile.Revisit, error) {
@@ -146,6 +146,43 @@ func TestVerdicts(t *testing.T) {
 				return objstore.Attrs{}, notFound()
 			}
 		}, want{"missing", "", "diverged", 3, 0, []string{"versions_unknown"}}},
+		{"HEAD and GET that tell two sizes contradict each other", func(s *scripted, _ *fakeSource) {
+			s.answer[b] = func(op string, _ int) (objstore.Attrs, error) {
+				if op == "probe" {
+					return objstore.Attrs{Size: 100}, nil
+				}
+				return objstore.Attrs{Size: 50}, nil
+			}
+		}, want{"undecided", "contradiction", "incomplete", 4, 0, []string{"incomplete_look"}}},
+		{"a listing that shows the key contradicts the 404", func(s *scripted, _ *fakeSource) {
+			delete(s.answer, b)
+			s.listed = []string{b}
+		}, want{"undecided", "contradiction", "incomplete", 4, 0, []string{"incomplete_look"}}},
+		{"a newest version that is no marker contradicts the 404", func(s *scripted, _ *fakeSource) {
+			s.answer[b] = func(op string, _ int) (objstore.Attrs, error) {
+				if op == "versions" {
+					return objstore.Attrs{Size: 100, IsLatest: true}, nil
+				}
+				return objstore.Attrs{}, notFound()
+			}
+		}, want{"undecided", "contradiction", "incomplete", 4, 0, []string{"incomplete_look"}}},
+		{"a damaged object whose older version is whole can be restored", func(s *scripted, src *fakeSource) {
+			s.answer[b] = func(op string, _ int) (objstore.Attrs, error) {
+				if op == "versions" {
+					return objstore.Attrs{Size: 100, VersionID: "old"}, nil
+				}
+				return objstore.Attrs{Size: 50, VersionID: "new"}, nil
+			}
+			src.propose = func(fs []reconcile.Finding) []reconcile.PlanAction {
+				if !fs[0].Restorable {
+					panic("not restorable")
+				}
+				return nil
+			}
+			src.inspect = func(reconcile.Reference) (reconcile.Verdict, string, error) {
+				return reconcile.Unreadable, reconcile.ReasonBadFooter, nil
+			}
+		}, want{"size_mismatch", "bad_footer", "diverged", 3, 0, []string{}}},
 		{"another size than recorded is a mismatch with the inner reason", func(s *scripted, src *fakeSource) {
 			s.present(50, b)
 			src.inspect = func(reconcile.Reference) (reconcile.Verdict, string, error) {
@@ -168,7 +205,7 @@ func TestVerdicts(t *testing.T) {
 		{"a reference that does not resolve is undecided", func(_ *scripted, src *fakeSource) {
 			src.refs[1].Location = objstore.Location{}
 			src.refs[1].Reason = reconcile.ReasonUnknownBase
-		}, want{"undecided", "unknown_base", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "unknown_base", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"an alternate place that holds it is enough", func(s *scripted, src *fakeSource) {
 			delete(s.answer, b)
 			src.refs[1].Alternates = []reconcile.Place{{Location: at("elsewhere")}, {Location: at("other/b")}}
@@ -178,10 +215,10 @@ func TestVerdicts(t *testing.T) {
 			delete(s.answer, b)
 			src.refs[1].Alternates = []reconcile.Place{{Location: at("elsewhere")}}
 			s.answer["elsewhere"] = failing(403, objstore.ErrDenied)
-		}, want{"undecided", "access_denied", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "access_denied", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"under a base without any readable object nothing is missing", func(s *scripted, src *fakeSource) {
 			src.refs[1].Base, src.refs[1].Location = at("far"), at("far/data/b")
-		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{}}},
+		}, want{"undecided", "controls_failed", "incomplete", 4, 0, []string{"incomplete_look"}}},
 		{"a walk that breaks off makes the target incomplete", func(_ *scripted, src *fakeSource) {
 			src.walkErr = &objstore.Error{Status: 500, Err: errors.New("internal")}
 		}, want{"", "server_error", "incomplete", 4, 0, nil}},
@@ -235,8 +272,11 @@ func checkSums(t *testing.T, out *Outcome) {
 	for _, n := range out.Totals.Verdicts {
 		verdicts += n
 	}
-	if verdicts != out.Totals.Checked {
-		t.Errorf("verdicts add up to %d, checked %d", verdicts, out.Totals.Checked)
+	if verdicts != out.Totals.References {
+		t.Errorf("verdicts add up to %d, references %d", verdicts, out.Totals.References)
+	}
+	if open := out.Totals.Verdicts[reconcile.Undecided] + out.Totals.Verdicts[reconcile.Denied]; out.Totals.Checked != out.Totals.References-open {
+		t.Errorf("checked %d of %d references, %d of them open", out.Totals.Checked, out.Totals.References, open)
 	}
 }
 

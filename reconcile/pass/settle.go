@@ -36,6 +36,9 @@ func (p *engine) settleAll(ctx context.Context) error {
 		if _, cold := cooling[l.target.Location.Canonical()]; cold {
 			l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedCoolingDown)
 		}
+		if !whole(l, found[i]) {
+			l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedIncompleteLook)
+		}
 		addBlocks(found[i], l.facts.Blocks)
 		acts, err := l.src.Propose(ctx, found[i], p.opts.Policy)
 		if err != nil {
@@ -56,6 +59,14 @@ func (p *engine) settleAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// whole reports whether nothing of the target stayed open: an incomplete look
+// never repairs.
+func whole(l *look, found []reconcile.Finding) bool {
+	open := func(f reconcile.Finding) bool { return f.Verdict.Open() && !f.Ref.Harmless }
+	unread := func(n reconcile.NotChecked) bool { return slices.Contains(mustLook, n.Role) }
+	return l.brokenOff == "" && !slices.ContainsFunc(found, open) && !slices.ContainsFunc(l.facts.Findings, open) && !slices.ContainsFunc(l.facts.NotChecked, unread)
 }
 
 // addBlocks puts what forbids every destructive action of the target on each of
@@ -122,6 +133,7 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	findings = dedupe(append(slices.Clone(l.facts.Findings), findings...))
 	r := &l.result
 	r.Findings = int64(len(findings))
+	countMetadata(r, l.facts.Findings, findings)
 	r.NotChecked = append(r.NotChecked, l.facts.NotChecked...)
 	r.State, r.Reason = stateOf(l, findings)
 	if rows, ok := rowsAtRisk(findings); ok {
@@ -143,6 +155,18 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 		return err
 	}
 	return p.publish(ctx, *r, findings, l.verdicts, l.flapped)
+}
+
+// countMetadata makes coverage tell the truth: metadata objects with a finding are
+// references too, and only what got a trustworthy answer counts as checked.
+func countMetadata(r *reconcile.TargetResult, metadata, all []reconcile.Finding) {
+	r.References += int64(len(metadata))
+	r.Checked += int64(len(metadata))
+	for _, f := range all {
+		if f.Verdict.Open() {
+			r.Checked--
+		}
+	}
 }
 
 // publish adds one target's line and findings to the outcome and the sink.
@@ -193,6 +217,7 @@ func (p *engine) publishProblems(ctx context.Context) error {
 			}
 		}
 		r.Findings = int64(len(fs))
+		countMetadata(&r, fs, fs)
 		if err := p.publish(ctx, r, fs, verdicts, 0); err != nil {
 			return err
 		}

@@ -264,7 +264,7 @@ func (p *proposal) action(f *reconcile.Finding) reconcile.Action {
 	switch {
 	case f.Ref.Harmless:
 		return reconcile.ActionNone
-	case f.Verdict == reconcile.Recoverable:
+	case f.Restorable && f.Verdict.Damaged() && (f.Reason == nil || *f.Reason != reconcile.ReasonMetadataSizeWrong):
 		if _, below := f.Ref.Location.Rel(p.t.target.Location); !below {
 			block(f, reconcile.BlockedOutsideRoot)
 		}

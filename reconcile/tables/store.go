@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -69,7 +70,8 @@ func (s *rooted) List(ctx context.Context, prefix, delimiter string) iter.Seq2[l
 			s.sawTime(at.ServerTime)
 			name, ok := at.Location.Rel(s.root)
 			if !ok {
-				continue // a store that answers for other prefixes than it was asked about
+				yield(lance.Object{}, fmt.Errorf("list %s: the store answers with %s, which is not below it", s.root, at.Location))
+				return
 			}
 			if !yield(object(name, at), nil) {
 				return

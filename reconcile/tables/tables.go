@@ -316,7 +316,14 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	if a := t.opts.AcceptVersion; a != nil && *a == m.Version {
 		return nil
 	}
+	proven := slices.ContainsFunc(traces, func(tr lance.Trace) bool { return tr.Strong })
 	for _, tr := range traces {
+		if !tr.Strong && proven {
+			continue // what is proven needs no traces
+		}
+		if tr.Kind == lance.TransactionTrace && tr.ServerTime.Sub(tr.ModTime) < commitInFlight && !tr.ModTime.IsZero() {
+			continue // a writer in the middle of a commit
+		}
 		if tr.Kind == lance.TransactionTrace && t.own(ctx, tr.Name) {
 			continue // a commit of ours that lost a race; the ledger knows how it ended
 		}
@@ -338,6 +345,10 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	}
 	return nil
 }
+
+// commitInFlight is how long a transaction file without its manifest is nothing
+// but a commit under way: the Lance library gives one 30 s.
+const commitInFlight = 30 * time.Second
 
 // own reports whether a transaction file is one that a repair left behind. What
 // cannot be read is not known to be.

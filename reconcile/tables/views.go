@@ -335,6 +335,9 @@ func (t *Table) indexReferences(ctx context.Context, m *lance.Manifest, v *view,
 		}
 		ref.Location = dir.Join(f.Path)
 		ref.Alternates = t.indexAlternates(m, v, x, ref.Location, f.Path)
+		if oneOf {
+			ref.Reason = reasonIndexEmpty
+		}
 		if oneOf && len(refs) == 1 {
 			refs[0].Alternates = append(refs[0].Alternates, reconcile.Place{Base: root, Location: ref.Location})
 			continue
@@ -381,6 +384,10 @@ func (t *Table) unrecorded(ctx context.Context, x lance.Index, root objstore.Loc
 	t.indexFiles[key] = indexFound{files, oneOf}
 	return files, oneOf, nil
 }
+
+// reasonIndexEmpty says that the file named is the likeliest of several: the index
+// records neither kind nor files, and none of any kind is there.
+const reasonIndexEmpty = "no_file_of_index_found"
 
 // indexFound is what unrecorded found.
 type indexFound struct {
