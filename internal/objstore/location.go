@@ -91,6 +91,9 @@ func Parse(uri string) (Location, error) {
 		if strings.ContainsAny(bucket, "@:?#% \\") {
 			return bad("the bucket name holds a character that no bucket has; credentials and endpoints belong in the environment or the configuration", nil)
 		}
+		if strings.Contains(key, "X-Amz-Signature=") {
+			return bad("is a presigned URL; name the object alone, credentials belong in the environment", nil)
+		}
 		return Location{Scheme: "s3", Bucket: bucket, Key: key}, nil
 	case "mem":
 		bucket, key, _ := strings.Cut(rest, "/")

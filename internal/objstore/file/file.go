@@ -216,6 +216,10 @@ func etag(fi fs.FileInfo) string {
 	return fmt.Sprintf("%x-%x-%x", inode(fi), fi.ModTime().UnixNano(), fi.Size())
 }
 
+// errNoFile: something stands at the path that is no file (a folder, a FIFO, a
+// device). That is not the absence of an object.
+var errNoFile = errors.New("what stands at this path is no regular file")
+
 func (s *Store) stat(ctx context.Context, op string, loc objstore.Location) (objstore.Attrs, error) {
 	name, err := s.name(op, loc)
 	if err != nil {
@@ -227,7 +231,10 @@ func (s *Store) stat(ctx context.Context, op string, loc objstore.Location) (obj
 			return objstore.Attrs{}, s.classify(op, loc, name, err)
 		}
 		if !fi.Mode().IsRegular() {
-			return objstore.Attrs{}, s.fail(op, loc, objstore.ErrNotExist)
+			return objstore.Attrs{}, s.fail(op, loc, errNoFile)
+		}
+		if err := readable(name); err != nil {
+			return objstore.Attrs{}, s.classify(op, loc, name, err)
 		}
 		return s.attrs(loc, fi), nil
 	})
@@ -278,7 +285,7 @@ func (s *Store) open(ctx context.Context, op string, loc objstore.Location) (*os
 		if fi, err := os.Stat(name); err != nil {
 			return opened{}, s.classify(op, loc, name, err)
 		} else if !fi.Mode().IsRegular() {
-			return opened{}, s.fail(op, loc, objstore.ErrNotExist)
+			return opened{}, s.fail(op, loc, errNoFile)
 		}
 		f, err := os.Open(name)
 		if err != nil {

@@ -54,3 +54,13 @@ func syncDir(dir string) error {
 	_ = d.Close() // read only
 	return err
 }
+
+// readable asks whether this process may read a file, which stat does not tell: an
+// object store refuses the HEAD of an object that may not be read.
+func readable(name string) error {
+	const readOK = 4 // R_OK of access(2)
+	if err := syscall.Access(name, readOK); err != nil {
+		return &os.PathError{Op: "access", Path: name, Err: err}
+	}
+	return nil
+}

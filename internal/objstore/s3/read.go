@@ -38,6 +38,10 @@ func (s *Store) headObject(ctx context.Context, client *s3.Client, op string, lo
 	if err != nil {
 		return objstore.Attrs{}, s.fromSDK(ctx, op, loc, err)
 	}
+	if status := statusOf(out.ResultMetadata); status != http.StatusOK {
+		// The SDK takes every 2xx for a success; only 200 describes an object.
+		return objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, Status: status, Err: errUnexpected}
+	}
 	h := header(out.ResultMetadata)
 	a := objstore.Attrs{
 		Location: loc, Size: objstore.Unknown, ETag: unquote(aws.ToString(out.ETag)),
@@ -67,6 +71,15 @@ func header(md middleware.Metadata) http.Header {
 	return http.Header{}
 }
 
+// statusOf is the status of the answer behind a success of the SDK; 0 when it
+// cannot be told.
+func statusOf(md middleware.Metadata) int {
+	if resp, ok := awsmiddleware.GetRawResponse(md).(*smithyhttp.Response); ok && resp != nil && resp.Response != nil {
+		return resp.StatusCode
+	}
+	return 0
+}
+
 // known is zero for absent times and for the epoch.
 func known(t *time.Time) time.Time {
 	if t == nil || t.Unix() == 0 {
@@ -92,6 +105,9 @@ func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attr
 		return objstore.Attrs{}, err
 	}
 	_ = out.Body.Close() // the answer is what was asked for, the byte is not
+	if status := statusOf(out.ResultMetadata); status != http.StatusOK && status != http.StatusPartialContent {
+		return objstore.Attrs{}, &objstore.Error{Op: "probe", Location: loc, Status: status, Err: errUnexpected}
+	}
 	h := header(out.ResultMetadata)
 	a := attrs(loc, h)
 	if _, _, total, ok := contentRange(h.Get("Content-Range")); ok {
