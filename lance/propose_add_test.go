@@ -173,7 +173,13 @@ func TestBitmapHas(t *testing.T) {
 	runs.AddRange(100, 70_000)
 	runs.AddRange(1<<20, 1<<20+3)
 	runs.RunOptimize()
-	for about, b := range map[string]*roaring.Bitmap{"none": roaring.New(), "a few": roaring.BitmapOf(0, 3, 65535, 65536, 1<<31), "dense": roaring.BitmapOf(dense...), "runs": runs} {
+	many := roaring.New()
+	for i := range uint64(6) {
+		many.AddRange(i<<16+99, i<<16+4000)
+	}
+	many.Add(1 << 31)
+	many.RunOptimize()
+	for about, b := range map[string]*roaring.Bitmap{"none": roaring.New(), "a few": roaring.BitmapOf(0, 3, 65535, 65536, 1<<31), "dense": roaring.BitmapOf(dense...), "runs": runs, "many runs": many} {
 		raw, err := b.ToBytes()
 		if err != nil {
 			t.Fatal(err)
