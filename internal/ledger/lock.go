@@ -28,6 +28,7 @@ type Lease struct {
 //
 // The time in which a lease must be renewed is measured on this machine from before
 // the renewal was asked for, so it ends before the ledger's does, whatever the clocks.
+// For the first one that is the call of Keep: it follows Acquire at once.
 func Keep(ctx context.Context, locks Locks, l Lease, length time.Duration) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -42,7 +43,8 @@ func Keep(ctx context.Context, locks Locks, l Lease, length time.Duration) (held
 }
 
 func keep(ctx context.Context, cancel context.CancelCauseFunc, locks Locks, l Lease, length time.Duration) {
-	expiry := time.NewTimer(length)
+	// On its own, whatever a renewal is busy with.
+	expiry := time.AfterFunc(length, func() { cancel(fmt.Errorf("%w: not renewed within %s", ErrFenced, length)) })
 	defer expiry.Stop()
 	tick := time.NewTicker(length / 3)
 	defer tick.Stop()
@@ -50,13 +52,10 @@ func keep(ctx context.Context, cancel context.CancelCauseFunc, locks Locks, l Le
 		select {
 		case <-ctx.Done():
 			return
-		case <-expiry.C:
-			cancel(fmt.Errorf("%w: not renewed within %s", ErrFenced, length))
-			return
 		case <-tick.C:
 		}
 		asked := time.Now()
-		// A renewal that hangs must not outlast the lease.
+		// One that hangs leaves time for another.
 		try, end := context.WithTimeout(ctx, length/3)
 		next, err := locks.Renew(try, l, length)
 		end()

@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -424,10 +423,7 @@ func testRecordRace(t *testing.T, h Harness) {
 func testInterruptedRecord(t *testing.T, h Harness) {
 	b := open(t, h)
 	const n = 3000
-	fs := make([]reconcile.Finding, n)
-	for i := range fs {
-		fs[i] = damage("x", i, reconcile.Missing)
-	}
+	fs := ManyFindings("", n).Findings
 	whole := 0
 	for i := range 8 {
 		p := b.pass()
@@ -456,15 +452,23 @@ func testInterruptedRecord(t *testing.T, h Harness) {
 	}
 }
 
+// ManyFindings is the record of a pass that found n objects of one target missing.
+func ManyFindings(pass string, n int) ledger.TargetRecord {
+	fs := make([]reconcile.Finding, n)
+	for i := range fs {
+		fs[i] = damage("x", i, reconcile.Missing)
+	}
+	return recordOf("x", look{pass: pass, findings: fs})
+}
+
 // Record measures how long n new findings of one target take to record, and then to
 // record again and to resolve.
 func Record(t testing.TB, l ledger.Ledger, n int) (first, again, resolved time.Duration) {
 	b := &bundle{Ledger: l, t: t}
-	fs := make([]reconcile.Finding, n)
+	fs := ManyFindings("", n).Findings
 	answers := make(map[string]ledger.Answer, n)
-	for i := range fs {
-		fs[i] = damage("x", i, reconcile.Missing)
-		answers[fs[i].FindingID] = ledger.Present
+	for _, f := range fs {
+		answers[f.FindingID] = ledger.Present
 	}
 	timed := func(l look, want func(ledger.TargetSummary) int64) time.Duration {
 		l.pass = b.pass()
@@ -479,6 +483,6 @@ func Record(t testing.TB, l ledger.Ledger, n int) (first, again, resolved time.D
 	first = timed(look{findings: fs}, func(s ledger.TargetSummary) int64 { return s.New })
 	again = timed(look{findings: fs}, func(s ledger.TargetSummary) int64 { return int64(n) - s.New - s.Reopened })
 	resolved = timed(look{answers: answers}, func(s ledger.TargetSummary) int64 { return s.Resolved })
-	t.Log(fmt.Sprintf("%d findings: new %v, again %v, resolved %v", n, first, again, resolved))
+	t.Logf("%d findings: new %v, again %v, resolved %v", n, first, again, resolved)
 	return first, again, resolved
 }

@@ -236,6 +236,9 @@ func detectPooler(ctx context.Context, pool *pgxpool.Pool, first *pgx.Conn) erro
 		return err
 	}
 	if _, err := second.Exec(ctx, "BEGIN", pgx.QueryExecModeSimpleProtocol); err != nil {
+		if sqlState(err) != "" { // no server refuses it; a pooler by the statement does
+			return fmt.Errorf("%w: %w", ledger.ErrPooler, err)
+		}
 		return wrap(ctx, second, err)
 	}
 	shared, err := backend(ctx, second)

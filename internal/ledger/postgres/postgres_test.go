@@ -61,8 +61,8 @@ func openURL(t testing.TB, url string) ledger.Ledger {
 	return l
 }
 
-// exec runs one statement on a connection of its own.
-func exec(ctx context.Context, url, sql string) error {
+// execSQL runs one statement on a connection of its own.
+func execSQL(ctx context.Context, url, sql string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -79,11 +79,11 @@ func harness(t testing.TB) ledgertest.Harness {
 		SetClock: func(t testing.TB, offset time.Duration) {
 			t.Helper()
 			sql := fmt.Sprintf("CREATE OR REPLACE FUNCTION reconcile.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT clock_timestamp() + interval '%d microseconds' $$", offset.Microseconds())
-			if err := exec(t.Context(), url, sql); err != nil {
+			if err := execSQL(t.Context(), url, sql); err != nil {
 				t.Fatalf("move clock: %v", err)
 			}
 		},
-		Exec: func(ctx context.Context, sql string) error { return exec(ctx, url, sql) },
+		Exec: func(ctx context.Context, sql string) error { return execSQL(ctx, url, sql) },
 	}
 }
 

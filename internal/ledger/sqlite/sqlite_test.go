@@ -56,3 +56,24 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	ledgertest.Run(t, harness)
 }
+
+func TestRecordingManyFindingsTakesNoTransactionEach(t *testing.T) {
+	n := 20_000
+	if testing.Short() {
+		n = 5_000
+	}
+	first, again, resolved := ledgertest.Record(t, openFile(t, filepath.Join(t.TempDir(), "ledger.db")), n)
+	// One transaction each would take longer, on a quiet machine.
+	if limit := time.Minute; first > limit || again > limit || resolved > limit {
+		t.Errorf("%d findings took %v, again %v, resolved %v", n, first, again, resolved)
+	}
+}
+
+func BenchmarkRecord100kFindings(b *testing.B) {
+	for b.Loop() {
+		first, again, resolved := ledgertest.Record(b, openFile(b, filepath.Join(b.TempDir(), "ledger.db")), 100_000)
+		b.ReportMetric(first.Seconds(), "s-new")
+		b.ReportMetric(again.Seconds(), "s-again")
+		b.ReportMetric(resolved.Seconds(), "s-resolved")
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -114,13 +113,6 @@ func wide(n *int) *int64 {
 		return nil
 	}
 	return reconcile.Ptr(int64(*n))
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return reconcile.Ptr(t.UTC())
 }
 
 // word scans a closed word of the database into an enum.

@@ -180,7 +180,6 @@ CREATE TABLE findings (
         AND (acknowledged_until IS NULL) = (ack_reason IS NULL) AND (acknowledged_until IS NULL) = (ack_actor IS NULL))
 ) STRICT;
 CREATE INDEX findings_open_of_a_target ON findings (target_uri) WHERE resolved_at IS NULL;
-CREATE INDEX findings_last_seen_at ON findings (last_seen_at);
 
 -- What each pass said of a finding. findings holds how things stand; this holds how
 -- they came to stand so, and goes when its pass goes.
