@@ -32,7 +32,8 @@ func (r result) says(stream string, want ...string) result {
 func TestHelpEndsInExamplesAndExitCodes(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ {2,4}(\d+)  ([a-z_]+): `)
-	for _, cmd := range []string{"", "check", "plan", "explain", "demo", "config", "config validate", "version"} {
+	for _, cmd := range []string{"", "check", "plan", "apply", "repair", "run", "probe", "findings", "repairs", "cooldowns", "passes", "targets", "status", "diff", "ack",
+		"migrate", "migrate up", "migrate status", "explain", "demo", "config", "config validate", "version"} {
 		t.Run("help "+cmd, func(t *testing.T) {
 			t.Parallel()
 			r := run(t, nil, append(strings.Fields(cmd), "-h")...).exit(reconcile.ExitClean)
@@ -64,14 +65,14 @@ func TestWrongWordsEndWithUsageAndTheNextStep(t *testing.T) {
 		want string
 	}{
 		"no command":                     {nil, "Commands:"},
-		"a command that is not built":    {[]string{"apply", "plan.json"}, "this version has check"},
+		"a command that is not built":    {[]string{"failures", "add"}, "this version has"},
 		"a mistyped command":             {[]string{"chekc"}, "did you mean check?"},
 		"nothing to look at":             {[]string{"check"}, "reconcile check s3://bucket/prefix"},
 		"a negative duration":            {[]string{"check", "x", "--confirm-after", "-5s"}, "negative"},
 		"an unknown word":                {[]string{"check", "x", "--depth=deepest"}, "head, footer, checksum"},
 		"an unknown flag":                {[]string{"check", "x", "--fix"}, "See 'reconcile check -h'"},
 		"a scheme that is not built":     {[]string{"check", "abfss://c@h/p"}, "is not built in this version"},
-		"a ledger":                       {[]string{"check", "x", "--database", "sqlite:f"}, "keeps no ledger yet"},
+		"a ledger that is none":          {[]string{"check", "x", "--database", "mysql://h/d"}, "postgres://… or sqlite:FILE"},
 		"a plan without a place":         {[]string{"plan", "x"}, "-o FILE"},
 		"an end given before it happens": {[]string{"check", "x", "--confirmed-before=2030-01-01"}, "unknown flag"},
 	} {
@@ -186,7 +187,7 @@ func TestTheReadmeShowsWhatTheDemoPrints(t *testing.T) {
 func TestWhatTheDemoSuggestsWorks(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
-	run(t, nil, "demo", "--dir", dir).exit(reconcile.ExitClean)
+	run(t, nil, "demo", "--keep-damage", "--dir", dir).exit(reconcile.ExitClean)
 	plan := filepath.Join(dir, "plan.json")
 	r := run(t, nil, "plan", filepath.Join(dir, "stores"), "-o", plan, "--confirm-after", "1s", "--output", "json").exit(reconcile.ExitDivergence)
 	d := r.pass()
@@ -228,7 +229,7 @@ func TestWhatTheDemoSuggestsWorks(t *testing.T) {
 func TestASignalPrintsWhatWasFoundUntilThen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
-	run(t, nil, "demo", "--dir", dir).exit(reconcile.ExitClean)
+	run(t, nil, "demo", "--keep-damage", "--dir", dir).exit(reconcile.ExitClean)
 	for sig, want := range map[syscall.Signal]reconcile.ExitCode{syscall.SIGINT: reconcile.ExitInterrupted, syscall.SIGTERM: reconcile.ExitTerminated} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()

@@ -43,8 +43,9 @@ type advice struct {
 
 // adviser knows which commands can be suggested.
 type adviser struct {
-	command   Command
-	canRepair bool
+	command    Command
+	canRepair  bool
+	canRestore bool
 }
 
 // next is the advice for every state and verdict. It is empty only for a clean
@@ -59,6 +60,8 @@ func (a adviser) next(s subject) advice {
 		return advice{text: "No read needs this object: it is reported only, nothing has to be done."}
 	}
 	switch s.state {
+	case reconcile.StateRepaired:
+		return a.forState(s)
 	case reconcile.StateUnreadable, reconcile.StateHalfDeleted, reconcile.StateRolledBack, reconcile.StateLocked:
 		// What is wrong with the target as such comes before any of its objects.
 		s.finding, s.reason = false, s.stateReason
@@ -191,7 +194,7 @@ func (a adviser) forRecoverable(s subject) advice {
 	if s.until != nil {
 		text = "A copy can be brought back until " + moment(*s.until) + ", and not after. "
 	}
-	if a.canRepair && !s.blocked {
+	if a.canRepair && a.canRestore && !s.blocked {
 		return advice{text: text + "Restoring never loses a row:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
 	}
 	return advice{text: text + "Keep lifecycle rules from removing it; the plan names what to restore from:", commands: a.plan(s)}

@@ -45,7 +45,7 @@ func TestEveryStateAndVerdictHasAdvice(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	for _, canRepair := range []bool{false, true} {
-		a := adviser{canRepair: canRepair}
+		a := adviser{canRepair: canRepair, canRestore: canRepair}
 		fmt.Fprintf(&b, "==== commands that write exist: %v\n", canRepair)
 		for _, state := range reconcile.States() {
 			s := testSubject(state)

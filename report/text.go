@@ -20,8 +20,9 @@ type TextOptions struct {
 	Command Command
 	// Verbose lists every finding and every target.
 	Verbose bool
-	// CanRepair allows to suggest commands that write.
-	CanRepair bool
+	// CanRepair allows to suggest commands that write, CanRestore those that bring
+	// objects back.
+	CanRepair, CanRestore bool
 }
 
 const (
@@ -43,7 +44,7 @@ func Text(w io.Writer, pass reconcile.Pass, opts TextOptions) error {
 	}
 	opts.Width = max(opts.Width, minWidth)
 	t := &texter{w: bufio.NewWriter(w), pass: pass, opts: opts,
-		adviser: adviser{command: opts.Command, canRepair: opts.CanRepair}}
+		adviser: adviser{command: opts.Command, canRepair: opts.CanRepair, canRestore: opts.CanRestore}}
 	t.ambiguous = ambiguousNames(pass.Targets)
 	blocks := t.blocks()
 

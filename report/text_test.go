@@ -95,7 +95,7 @@ var textCases = []struct {
 }{
 	{"clean", cleanPass, TextOptions{}},
 	{"damaged", damagedPass, TextOptions{Command: Command{URIs: []string{"s3://rocketkeep/"}, Flags: []string{"--versions=retained", "--output=text", "--depth=head"}}}},
-	{"damaged_can_repair", damagedPass, TextOptions{CanRepair: true}},
+	{"damaged_can_repair", damagedPass, TextOptions{CanRepair: true, CanRestore: true}},
 	{"open", openPass, TextOptions{Command: Command{URIs: []string{"s3://attachments/"}, Flags: []string{"--config=prod.yaml", "--confirm-after=10s"}}}},
 	{"repaired", func(t *testing.T) reconcile.Pass {
 		p := fullPass(t)
@@ -106,7 +106,7 @@ var textCases = []struct {
 		p.Exit.Name = "repaired"
 		p.ReportURI = ptr("s3://ops/reconcile/report=findings/pass_date=2026-01-31/pass_id=" + passID + "/part-00000.parquet")
 		return p
-	}, TextOptions{CanRepair: true}},
+	}, TextOptions{CanRepair: true, CanRestore: true}},
 	{"nothing_to_check", func(*testing.T) reconcile.Pass { return finish(emptyPass(), reconcile.ExitFailed) }, TextOptions{}},
 }
 
@@ -200,7 +200,7 @@ func TestNothingThatAnEvilNameHoldsReachesTheTerminal(t *testing.T) {
 	}
 	p.Repairs = []reconcile.RepairOutcome{{Target: evil, Store: evil, State: evil, Error: ptr(evil)}}
 	p.ReportURI, p.Scope.TargetsFilter = ptr(evil), []string{evil}
-	out := textOf(t, finish(p, reconcile.ExitDivergence), TextOptions{Command: Command{URIs: []string{evil}, Flags: []string{"--config=" + evil}}, CanRepair: true})
+	out := textOf(t, finish(p, reconcile.ExitDivergence), TextOptions{Command: Command{URIs: []string{evil}, Flags: []string{"--config=" + evil}}, CanRepair: true, CanRestore: true})
 	for _, r := range out {
 		if r != '\n' && (r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x202e || r == '\uFFFD') {
 			t.Fatalf("%U reached the terminal:\n%q", r, out)

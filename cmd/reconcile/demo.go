@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/report"
 )
 
@@ -21,25 +23,28 @@ const demoConfirmAfter = time.Second
 
 func (a *app) demoCommand() *cobra.Command {
 	var dir string
-	var verbose bool
+	var verbose, keep bool
 	cmd := &cobra.Command{
-		Use: "demo [flags]", Short: "Damage copies of real tables and find every damage",
+		Use: "demo [flags]", Short: "Damage copies of real tables, find and repair every damage",
 		Long: `demo copies small tables, written by several releases of the real Lance library, to
-a new temporary folder, damages them as storage does, and runs the same check as the
-check command. It ends with 0 when it found every planted damage and nothing else.
-It needs no account and no server, and leaves the folder for a closer look.`,
-		Example: "  reconcile demo\n  reconcile demo --dir /tmp/reconcile-demo --verbose",
+a new temporary folder, damages them as storage does, and then does what check and run
+do: it looks, repairs within the limits of the configuration that it writes, records
+everything, and looks again. It ends with 0 when it found every planted damage and
+nothing else, repaired it, and the last look is clean. It needs no account and no
+server, and leaves the folder for a closer look.`,
+		Example: "  reconcile demo\n  reconcile demo --dir /tmp/reconcile-demo --verbose\n  reconcile demo --dir /tmp/reconcile-demo --keep-damage",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := demoFolder(dir)
 			if err != nil {
 				return err
 			}
-			return a.demo(cmd.Context(), root, verbose)
+			return a.demo(cmd.Context(), root, verbose, keep)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "put everything below this new or empty `FOLDER`")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every finding and every target in the text")
+	cmd.Flags().BoolVar(&keep, "keep-damage", false, "look only, and leave the damage for you to repair")
 	setExits(cmd, reconcile.ExitClean, reconcile.ExitFailed, reconcile.ExitUsage, reconcile.ExitInterrupted, reconcile.ExitTerminated)
 	return cmd
 }
@@ -65,34 +70,139 @@ func demoFolder(dir string) (string, error) {
 	return root, failure(err)
 }
 
-func (a *app) demo(ctx context.Context, root string, verbose bool) error {
-	stores, reports := filepath.Join(root, "stores"), filepath.Join(root, "reports")
-	planted, err := plantDemo(stores)
-	if err != nil {
+func (a *app) demo(ctx context.Context, root string, verbose, keep bool) error {
+	d := &demonstration{app: a, root: root, stores: filepath.Join(root, "stores"), config: filepath.Join(root, "reconcile.yaml"), verbose: verbose}
+	// What is dropped is said in the text; on stderr it would be said twice.
+	if log, err := (&logFlags{format: a.logFlags.format, level: "error"}).logger(a.stderr); err == nil && a.logFlags.level == "warn" {
+		a.log = log
+	}
+	if err := d.plant(); err != nil {
 		return failure(fmt.Errorf("prepare the demo: %w", err))
 	}
-	fmt.Fprintf(a.stdout, "Copied %d tables that the real Lance library wrote to\n  %s\n\nThen storage went wrong:\n", len(demoTables), stores)
-	for _, p := range planted {
-		fmt.Fprintf(a.stdout, "  %-20s %s\n    %s\n", p.target, p.told, p.path)
-	}
-	for _, t := range healthyDemoTargets() {
-		fmt.Fprintf(a.stdout, "  %-20s stays whole\n", t)
-	}
-	fmt.Fprintln(a.stdout)
-
-	s := demoSettings(stores, reports)
-	fmt.Fprintf(a.stdout, "$ reconcile check %s %s\n", stores, strings.Join(s.command.Flags, " "))
-	l, err := a.look(ctx, s, newProgress("auto", a.logFlags.quiet, a.console, a.console.w), nil)
-	if l == nil {
+	p, err := d.check(ctx)
+	if err != nil {
 		return err
 	}
-	if err := a.printPass(l.pass, &lookFlags{output: "text", verbose: verbose}, s); err != nil {
-		return failure(err)
+	if err := d.judge(p); err != nil || keep {
+		return cmpErr(err, failure(d.pointers(keep)))
+	}
+	if err := d.repair(ctx); err != nil {
+		return err
+	}
+	return failure(d.pointers(keep))
+}
+
+// demonstration is one run of the demo.
+type demonstration struct {
+	*app
+	root, stores, config string
+	verbose              bool
+	planted              []plantedDamage
+}
+
+// demoConfig is the configuration of the demo: as in production, but that nothing
+// waits, and that what is only reported by default is repaired as well.
+const demoConfig = `database: %s
+reports: {uri: %s}
+stores:
+  - {name: demo, uri: %s, versions: retained}
+verify: {confirm_after: %s}
+repair:
+  mode: full
+  drop_after: 0s                  # production waits for a second pass (1h)
+  deletion_files: drop_fragment   # only reported by default
+  partial_fragments: drop         # only reported by default
+`
+
+// plant copies the tables, damages them, and says so.
+func (d *demonstration) plant() error {
+	var err error
+	if d.planted, err = plantDemo(d.stores); err != nil {
+		return err
+	}
+	quote := func(s string) string { return strconv.Quote(strings.ReplaceAll(s, "$", "$$")) }
+	text := fmt.Sprintf(demoConfig, quote("sqlite:"+filepath.Join(d.root, "ledger.db")), quote(filepath.Join(d.root, "reports")), quote(d.stores), demoConfirmAfter)
+	if err := os.WriteFile(d.config, []byte(text), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.stdout, "Copied %d tables that the real Lance library wrote to\n  %s\n\nThen storage went wrong:\n", len(demoTables), d.stores)
+	for _, p := range d.planted {
+		fmt.Fprintf(d.stdout, "  %-20s %s\n    %s\n", p.target, p.told, p.path)
+	}
+	for _, t := range healthyDemoTargets() {
+		fmt.Fprintf(d.stdout, "  %-20s stays whole\n", t)
+	}
+	_, err = fmt.Fprintln(d.stdout)
+	return err
+}
+
+// check is "reconcile check --config …", its result printed.
+func (d *demonstration) check(ctx context.Context) (reconcile.Pass, error) {
+	s, err := d.settings(d.checkCommand())
+	if err != nil {
+		return reconcile.Pass{}, err
+	}
+	return d.pass(ctx, "check", s, nil)
+}
+
+// settings are those that a command has with the demo's configuration and no flag.
+func (d *demonstration) settings(cmd *cobra.Command) (*settings, error) {
+	f := &lookFlags{}
+	own := &cobra.Command{Use: cmd.Name()}
+	f.add(own.Flags())
+	if err := own.ParseFlags([]string{"--config", d.config}); err != nil {
+		return nil, err
+	}
+	if cmd.Name() != "run" {
+		return f.settings(own, nil)
+	}
+	rf := &repairFlags{}
+	rf.add(own.Flags(), "")
+	return runSettings(own, f, rf)
+}
+
+// pass carries out a command and prints it as that command would.
+func (d *demonstration) pass(ctx context.Context, name string, s *settings, judge func(*pass.Outcome) reconcile.ExitCode) (reconcile.Pass, error) {
+	s.command = report.Command{Flags: []string{"--config=" + d.config}}
+	fmt.Fprintf(d.stdout, "$ reconcile %s --config %s\n", name, d.config)
+	l, err := d.look(ctx, s, newProgress("auto", d.logFlags.quiet, d.console, d.console.w), judge)
+	if l == nil {
+		return reconcile.Pass{}, err
+	}
+	if err := d.printPass(l.pass, &lookFlags{output: "text", verbose: d.verbose}, s); err != nil {
+		return l.pass, failure(err)
 	}
 	if l.interrupted != nil || err != nil {
-		return cmpErr(failure(err), exitWith(l.pass.Exit.Code))
+		return l.pass, cmpErr(failure(err), exitWith(l.pass.Exit.Code))
 	}
-	return a.judgeDemo(planted, l.pass.Findings, root)
+	return l.pass, nil
+}
+
+// repair is "reconcile run --config …" and a last look.
+func (d *demonstration) repair(ctx context.Context) error {
+	s, err := d.settings(d.runCommand())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(d.stdout)
+	p, err := d.pass(ctx, "run", s, func(o *pass.Outcome) reconcile.ExitCode { return repairAsked(o, s.mode) })
+	if err != nil {
+		return err
+	}
+	if p.Exit.Name != exitRepaired {
+		fmt.Fprintf(d.stdout, "\nThe demo failed: what it planted was not repaired.\n")
+		return exitWith(reconcile.ExitFailed)
+	}
+	fmt.Fprintln(d.stdout)
+	if p, err = d.check(ctx); err != nil {
+		return err
+	}
+	if p.Exit.Code != reconcile.ExitClean {
+		fmt.Fprintf(d.stdout, "\nThe demo failed: damage is left after the repairs.\n")
+		return exitWith(reconcile.ExitFailed)
+	}
+	_, err = fmt.Fprintf(d.stdout, "\nAll %d damages were repaired, each in a commit of its own, and the last look is clean.\n", len(d.planted))
+	return failure(err)
 }
 
 func cmpErr(errs ...error) error {
@@ -104,24 +214,38 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// demoSettings are those of a plain check of the demo's folder.
-func demoSettings(stores, reports string) *settings {
-	f := &lookFlags{}
-	cmd := &cobra.Command{Use: "check"}
-	f.add(cmd.Flags())
-	s := &settings{
-		places: []place{{uri: stores, versions: reconcile.VersionsRetained}}, mode: "off",
-		confirmAfter: demoConfirmAfter, minManifestAge: f.minManifestAge.Std(), requestTimeout: f.requestTimeout.Std(),
-		targetTimeout: time.Minute, concurrency: int(f.concurrency), reportURI: reports,
-		policy:  reconcile.Policy{Limits: reconcile.DefaultLimits()},
-		command: report.Command{URIs: []string{stores}, Flags: []string{"--versions=retained", "--confirm-after=1s"}},
+// judge says whether the look found what was planted, and nothing else.
+func (d *demonstration) judge(p reconcile.Pass) error { return d.judgeDemo(d.planted, p.Findings) }
+
+// pointers say where everything lies, and what reads it.
+func (d *demonstration) pointers(keep bool) error {
+	next := fmt.Sprintf("  reconcile repairs --config %s\n  reconcile findings --config %s --state resolved", d.config, d.config)
+	if keep {
+		next = fmt.Sprintf("  reconcile run --config %s\n  reconcile plan %s -o %s --confirm-after 1s", d.config, d.stores, filepath.Join(d.root, "plan.json"))
 	}
-	s.stores.RequestTimeout = s.requestTimeout
-	return s
+	_, err := fmt.Fprintf(d.stdout, `
+Where everything lies:
+  tables         %s
+  configuration  %s
+  ledger         %s
+  reports        %s
+
+Look further:
+%s
+  reconcile status --config %s
+  reconcile explain 'Not found: %s/exp-0001.rollout.lance/%s'
+  duckdb -c "SELECT target, role, verdict, path FROM '%s'"
+  rm -r %s
+`, d.stores, d.config, filepath.Join(d.root, "ledger.db"), filepath.Join(d.root, "reports"), next, d.config,
+		strings.TrimPrefix(d.stores, "/"), d.planted[0].path, filepath.Join(d.root, "reports", "report=findings", "*", "*", "*.parquet"), d.root)
+	if err == nil && runByGo() {
+		_, err = fmt.Fprintln(d.stdout, "\nNo binary is installed: read \"reconcile\" as \"go run ./cmd/reconcile\".")
+	}
+	return err
 }
 
 // judgeDemo compares what was found with what was planted.
-func (a *app) judgeDemo(planted []plantedDamage, findings []reconcile.Finding, root string) error {
+func (a *app) judgeDemo(planted []plantedDamage, findings []reconcile.Finding) error {
 	var wrong []string
 	left := slices.Clone(planted)
 	for _, f := range findings {
@@ -143,21 +267,7 @@ func (a *app) judgeDemo(planted []plantedDamage, findings []reconcile.Finding, r
 		fmt.Fprintf(a.stdout, "\nThe demo failed:\n  %s\n", strings.Join(wrong, "\n  "))
 		return exitWith(reconcile.ExitFailed)
 	}
-	stores := filepath.Join(root, "stores")
-	findingFiles := filepath.Join(root, "reports", "report=findings", "*", "*", "*.parquet")
-	_, err := fmt.Fprintf(a.stdout, `
-All %d planted damages were found, and nothing else.
-
-Look further:
-  reconcile check %s --output json
-  reconcile plan %s -o %s --confirm-after 1s
-  reconcile explain 'Not found: %s/exp-0001.rollout.lance/%s'
-  duckdb -c "SELECT target, role, verdict, path FROM '%s'"
-  rm -r %s
-`, len(planted), stores, stores, filepath.Join(root, "plan.json"), strings.TrimPrefix(stores, "/"), planted[0].path, findingFiles, root)
-	if err == nil && runByGo() {
-		_, err = fmt.Fprintln(a.stdout, "\nNo binary is installed: read \"reconcile\" as \"go run ./cmd/reconcile\".")
-	}
+	_, err := fmt.Fprintf(a.stdout, "\nAll %d planted damages were found, and nothing else.\n", len(planted))
 	return failure(err)
 }
 

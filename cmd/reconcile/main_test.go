@@ -61,7 +61,8 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
+	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"probe"}, {"findings"}, {"repairs"}, {"cooldowns"}, {"passes"}, {"targets"}, {"status"}, {"diff"}, {"ack"},
+		{"migrate"}, {"migrate", "up"}, {"migrate", "status"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
 		name := "help/" + strings.Join(append([]string{"reconcile"}, args...), "-")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -276,13 +277,14 @@ func TestTheDemoFindsWhatItPlanted(t *testing.T) {
 	if code != reconcile.ExitClean || errs != "" {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
-	for _, w := range []string{"All 6 planted damages were found, and nothing else.", "exp-0004             stays whole", "reconcile plan " + dir} {
+	for _, w := range []string{"All 6 planted damages were found, and nothing else.", "exp-0004             stays whole", "Repaired (exit 0, repaired): 6 of 8 targets repaired and verified.",
+		"All 6 damages were repaired", "Clean (exit 0, clean)", "reconcile repairs --config " + dir, "ledger         " + dir} {
 		if !strings.Contains(out, w) {
 			t.Errorf("no %q in\n%s", w, out)
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "reports", "report=findings", "*", "*", "_SUCCESS"))
-	if err != nil || len(found) != 1 {
+	if err != nil || len(found) != 3 {
 		t.Errorf("finished reports of findings: %q, %v", found, err)
 	}
 	if code, _, errs := invoke(t, "", "demo", "--dir", dir); code != reconcile.ExitUsage || !strings.Contains(errs, "not empty") {
@@ -311,7 +313,7 @@ func TestTheDemoFailsWhenFindingsAreNotWhatWasPlanted(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		a := &app{stdout: &out}
-		err := a.judgeDemo(planted, tt.findings, "/r")
+		err := a.judgeDemo(planted, tt.findings)
 		if (err == nil) != (tt.name == "exactly that") || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%s: %v\n%s", tt.name, err, out.String())
 		}

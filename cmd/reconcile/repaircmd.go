@@ -92,23 +92,10 @@ it damaged repair.drop_after ago; work that keeps failing is left alone for a wh
   DATABASE_URL=postgres://… reconcile run --output json --log-format json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.settings(cmd, nil)
+			s, err := runSettings(cmd, &f, &rf)
 			if err != nil {
 				return err
 			}
-			cfg, err := f.loadConfig()
-			if err != nil {
-				return err
-			}
-			s.mode = cfg.Repair.Mode
-			if err := rf.apply(cmd.Flags(), s, f.namesOne(nil)); err != nil {
-				return err
-			}
-			if s.mode != modeOff && s.database.Reveal() == "" {
-				return usageError("run --mode %s needs a ledger: name one with database: in the configuration or with --database", s.mode)
-			}
-			s.repair.carry, s.repair.scheduled, s.repair.needsLedger = true, true, s.mode != modeOff
-			s.repair.dropAfter, s.repair.retention = cfg.Repair.DropAfter.Std(), retention(cfg.Retention)
 			return a.repairPass(cmd, &f, s)
 		},
 	}
@@ -116,6 +103,29 @@ it damaged repair.drop_after ago; work that keeps failing is left alone for a wh
 	rf.add(cmd.Flags(), "")
 	setExits(cmd, allExits()...)
 	return cmd
+}
+
+// runSettings are those of a scheduled pass: the configuration's, and what flags
+// say otherwise.
+func runSettings(cmd *cobra.Command, f *lookFlags, rf *repairFlags) (*settings, error) {
+	s, err := f.settings(cmd, nil)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := f.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	s.mode = cfg.Repair.Mode
+	if err := rf.apply(cmd.Flags(), s, f.namesOne(nil)); err != nil {
+		return nil, err
+	}
+	if s.mode != modeOff && s.database.Reveal() == "" {
+		return nil, usageError("run --mode %s needs a ledger: name one with database: in the configuration or with --database", s.mode)
+	}
+	s.repair.carry, s.repair.scheduled, s.repair.needsLedger = true, true, s.mode != modeOff
+	s.repair.dropAfter, s.repair.retention = cfg.Repair.DropAfter.Std(), retention(cfg.Retention)
+	return s, nil
 }
 
 func (a *app) applyCommand() *cobra.Command {

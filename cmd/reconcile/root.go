@@ -51,7 +51,7 @@ recorded before it happens, in commits that the Lance library trusts.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	a.logFlags.add(root.PersistentFlags())
 	setExits(root, reconcile.ExitClean, reconcile.ExitUsage)
-	root.AddCommand(a.checkCommand(), a.planCommand(), a.applyCommand(), a.repairCommand(), a.runCommand(), a.explainCommand(), a.demoCommand(),
+	root.AddCommand(a.checkCommand(), a.planCommand(), a.applyCommand(), a.repairCommand(), a.runCommand(), a.probeCommand(), a.explainCommand(), a.demoCommand(),
 		a.statusCommand(), a.diffCommand(), a.ackCommand(), a.migrateCommand(), a.configCommand(), a.versionCommand())
 	for _, x := range lists() {
 		root.AddCommand(a.listCommand(x))
