@@ -255,6 +255,9 @@ func (p *engine) decide(l *look, s *suspect, before, after *answer) {
 // listed reports whether a listing shows an object that HEAD and GET do not: it may
 // prove presence, never absence, so that a listing that fails tells nothing.
 func (p *engine) listed(ctx context.Context, r objstore.Reader, loc objstore.Location) bool {
+	if loc.Scheme == "file" {
+		return false // a folder's entries are what stat looked at, and cost a read of all of them
+	}
 	for at, err := range r.List(ctx, loc, "") {
 		if err != nil {
 			return false
