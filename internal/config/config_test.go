@@ -350,3 +350,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatCameOutOfTheEnvironmentStandsInNoMessage(t *testing.T) {
+	t.Parallel()
+	const text = "stores:\n  - name: \"a ${TOKEN}\"\n    uri: s3://b/\n    s3: {endpoint: \"http://user:pw@127.0.0.1:9\"}\nrepair:\n  mode: \"${TOKEN}\"\n"
+	_, err := Parse("f", []byte(text), func(string) (string, bool) { return "s3cr3t/value", true })
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("the value stands in %q", err)
+	}
+	for _, want := range []string{"repair.mode", "${TOKEN}", "stores[0].s3.endpoint: holds credentials"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %q", want, err)
+		}
+	}
+}

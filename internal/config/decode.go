@@ -32,7 +32,8 @@ const (
 // decoder fills a Config from YAML nodes and collects what is wrong.
 type decoder struct {
 	env      func(string) (string, bool)
-	lines    map[string]int // by path of the key
+	lines    map[string]int    // by path of the key
+	expanded map[string]string // "${NAME}" by its value
 	nodes    int
 	stopped  bool
 	problems []Problem
@@ -297,9 +298,25 @@ func (d *decoder) expand(n *yaml.Node, path string) (s string, ok bool) {
 			d.fail(n.Line, path, "the environment variable %s is not set", name)
 			ok = false
 		}
+		if len(v) >= shortestSecret {
+			d.expanded[v] = m
+		}
 		return v
 	})
 	return s, ok
+}
+
+// shortestSecret: hiding shorter values would garble texts and hide nothing.
+const shortestSecret = 4
+
+// hide takes what came out of the environment out of a text again: it may be a
+// secret, wherever in the file it stands.
+func (d *decoder) hide(text string) string {
+	for value, name := range d.expanded {
+		quoted := strings.Trim(strconv.Quote(value), `"`)
+		text = strings.ReplaceAll(strings.ReplaceAll(text, quoted, name), value, name)
+	}
+	return text
 }
 
 func join(path, key string) string {

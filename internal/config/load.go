@@ -101,7 +101,7 @@ func Load(file string) (*Config, error) {
 // messages, env answers for ${NAME}. Mistakes are an [*Error].
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	c := Default()
-	d := &decoder{env: env, lines: map[string]int{}}
+	d := &decoder{env: env, lines: map[string]int{}, expanded: map[string]string{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	switch err := dec.Decode(&doc); {
@@ -119,6 +119,9 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	// A key that could not be read holds its default, so that the checks that
 	// follow speak of other keys only.
 	d.problems = append(d.problems, validate(c, d.lines, d.problems)...)
+	for i := range d.problems {
+		d.problems[i].Text = d.hide(d.problems[i].Text)
+	}
 	if len(d.problems) == 0 {
 		return c, nil
 	}

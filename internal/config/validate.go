@@ -167,6 +167,8 @@ func (v *validator) httpURL(path, text string) {
 	u, err := url.Parse(strings.ReplaceAll(text, "{key}", "key"))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		v.fail(path, "not an http:// or https:// URL")
+	} else if u.User != nil {
+		v.fail(path, "holds credentials; they belong in the environment, a profile or a header with ${NAME}")
 	}
 }
 
