@@ -19,8 +19,8 @@ import (
 // intact are the uuids of the index entries that are known to hold the fragments'
 // rows: those of the version that the fragments were dropped from. An entry that
 // says it covers a returning fragment, or does not say what it covers, must be one
-// of them. An index that the library has merged or remapped since names the
-// fragment still and may hold its rows (Lance 0.22 to 12) or may not (Lance 0.17),
+// of them. An index that the library has merged or remapped since may still name the
+// fragment, and hold its rows (as Lance 0.22 to 12 do) or not (as Lance 0.17 does),
 // and then searches would not find them. It is refused; it can be dropped first
 // (ProposeDropIndex) and built again afterwards.
 //
