@@ -72,7 +72,7 @@ type Passes interface {
 	FinishPass(ctx context.Context, p reconcile.Pass) error
 	// Prune forgets what is older than it should be kept: passes with what they said,
 	// findings that were resolved, failures that were handled, repairs that are
-	// settled. Nothing that is open is ever forgotten.
+	// settled or were only planned. Nothing that is open is ever forgotten.
 	Prune(ctx context.Context, keep Retention) (Pruned, error)
 }
 

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -347,6 +348,12 @@ func testHighestVersion(t *testing.T, h Harness) {
 	want(3)
 	b.record(look{pass: b.pass(), version: 4})
 	want(4)
+	if err := b.AcceptVersion(ctx, ledger.Target{URI: x.URI}, 6, "alice", ""); err != nil {
+		t.Fatal(err)
+	}
+	if ts, err := b.ListTargets(ctx, ledger.Filter{}); err != nil || len(ts) != 1 || ts[0].Target != x {
+		t.Errorf("names that the caller did not know were forgotten: %+v, %v", ts, err)
+	}
 	if err := b.AcceptVersion(ctx, x, 0, "alice", ""); err == nil {
 		t.Error("version 0 was accepted")
 	}
@@ -485,4 +492,16 @@ func Record(t testing.TB, l ledger.Ledger, n int) (first, again, resolved time.D
 	resolved = timed(look{answers: answers}, func(s ledger.TargetSummary) int64 { return s.Resolved })
 	t.Logf("%d findings: new %v, again %v, resolved %v", n, first, again, resolved)
 	return first, again, resolved
+}
+
+// RecordClean records n targets in which all is well, in one pass: what most of a
+// fleet costs.
+func RecordClean(t testing.TB, l ledger.Ledger, n int) {
+	b := &bundle{Ledger: l, t: t}
+	p := b.pass()
+	for i := range n {
+		if _, err := b.RecordTarget(t.Context(), recordOf(fmt.Sprint("t", i), look{pass: p})); err != nil {
+			t.Fatalf("record target: %v", err)
+		}
+	}
 }

@@ -137,7 +137,8 @@ func testLockRace(t *testing.T, h Harness) {
 
 func testKeep(t *testing.T, h Harness) {
 	a, b := open(t, h), open(t, h)
-	const length = 3 * time.Second
+	// Long enough for a machine that is busy with other tests.
+	const length = 12 * time.Second
 	uri := targetOf("x").URI
 	lease, err := a.Acquire(t.Context(), uri, "alice", length)
 	if err != nil {
@@ -145,9 +146,18 @@ func testKeep(t *testing.T, h Harness) {
 	}
 	held, stop := ledger.Keep(t.Context(), a, lease, length)
 	defer stop()
-	time.Sleep(length + length/3)
-	if held.Err() != nil {
-		t.Fatalf("lost although it was renewed: %v", context.Cause(held))
+	until := func() time.Time {
+		s, err := b.Status(t.Context())
+		if err != nil || len(s.Locked) != 1 {
+			t.Fatalf("locked %+v, %v", s.Locked, err)
+		}
+		return s.Locked[0].LeaseUntil
+	}
+	first := until()
+	for start := time.Now(); !until().After(first); time.Sleep(100 * time.Millisecond) {
+		if held.Err() != nil || time.Since(start) > length {
+			t.Fatalf("not renewed: %v", context.Cause(held))
+		}
 	}
 	if _, err := b.Acquire(t.Context(), uri, "bob", length); !errors.Is(err, ledger.ErrLocked) {
 		t.Errorf("taken while it was kept: %v", err)

@@ -395,6 +395,9 @@ func testPrune(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	unsettled := b.intend(lease, drop("x"))
+	if err := b.Note(ctx, drop("y")); err != nil {
+		t.Fatal(err)
+	}
 	for _, text := range []string{"one", "two"} {
 		if err := b.AddFailure(ctx, "compact", "x", text); err != nil {
 			t.Fatal(err)
@@ -426,11 +429,11 @@ func testPrune(t *testing.T, h Harness) {
 	if open := b.openIDs(); len(open) != 2 || open[damage("x", 2, reconcile.Missing).FindingID].FirstPassID != old {
 		t.Errorf("an open finding was forgotten: %d are open", len(open))
 	}
-	if rs, err := b.ListRepairs(ctx, ledger.Filter{}); err != nil || len(rs) != 2 {
+	if rs, err := b.ListRepairs(ctx, ledger.Filter{}); err != nil || len(rs) != 3 {
 		t.Errorf("repairs were forgotten: %d, %v", len(rs), err)
 	}
 	got, err = b.Prune(ctx, ledger.Retention{Repairs: 400 * day})
-	if err != nil || got != (ledger.Pruned{Repairs: 1}) {
+	if err != nil || got != (ledger.Pruned{Repairs: 2}) {
 		t.Errorf("forgot %+v, %v", got, err)
 	}
 	if rs, err := b.ListRepairs(ctx, ledger.Filter{}); err != nil || len(rs) != 1 || rs[0].RepairID != unsettled.RepairID {

@@ -42,7 +42,7 @@ func wrap(ctx context.Context, conn *pgx.Conn, err error) error {
 	case err == nil, errors.Is(err, ledger.ErrUnreachable), errors.Is(err, ledger.ErrNotMigrated), errors.Is(err, ledger.ErrPooler):
 		return err
 	}
-	code := sqlState(err)
+	code := sqlState(err) // 57014: a time-out of the server's, or the caller's cancelling
 	var connect *pgconn.ConnectError
 	switch {
 	case slices.Contains(notMigrated, code):
@@ -53,7 +53,7 @@ func wrap(ctx context.Context, conn *pgx.Conn, err error) error {
 		return fmt.Errorf("%w: %w", ledger.ErrUnreachable, err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	case errors.As(err, &connect), errors.Is(err, context.DeadlineExceeded), code == "" && conn != nil && conn.IsClosed():
+	case code == "57014", errors.As(err, &connect), errors.Is(err, context.DeadlineExceeded), code == "" && conn != nil && conn.IsClosed():
 		return fmt.Errorf("%w: %w", ledger.ErrUnreachable, err)
 	}
 	return err

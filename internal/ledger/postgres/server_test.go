@@ -242,6 +242,13 @@ func TestRecordingManyFindingsTakesNoTransactionEach(t *testing.T) {
 	}
 }
 
+func BenchmarkRecord1kCleanTargets(b *testing.B) {
+	l := openURL(b, migrated(b))
+	for b.Loop() {
+		ledgertest.RecordClean(b, l, 1000)
+	}
+}
+
 func BenchmarkRecord100kFindings(b *testing.B) {
 	for b.Loop() {
 		first, again, resolved := ledgertest.Record(b, openURL(b, migrated(b)), 100_000)

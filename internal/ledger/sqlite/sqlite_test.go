@@ -69,6 +69,13 @@ func TestRecordingManyFindingsTakesNoTransactionEach(t *testing.T) {
 	}
 }
 
+func BenchmarkRecord1kCleanTargets(b *testing.B) {
+	l := openFile(b, filepath.Join(b.TempDir(), "ledger.db"))
+	for b.Loop() {
+		ledgertest.RecordClean(b, l, 1000)
+	}
+}
+
 func BenchmarkRecord100kFindings(b *testing.B) {
 	for b.Loop() {
 		first, again, resolved := ledgertest.Record(b, openFile(b, filepath.Join(b.TempDir(), "ledger.db")), 100_000)

@@ -83,6 +83,7 @@ func (l *Ledger) Due(ctx context.Context, k ledger.Kind, uris []string) (due []s
 	}
 	err = l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
 		due, cooling = []string{}, map[string]ledger.Cooldown{}
+		picked := map[string]bool{}
 		err := each(ctx, c, `SELECT e.value FROM `+l.db.Each("$2")+`
 			LEFT JOIN reconcile.targets t ON t.target_uri = e.value
 			WHERE NOT EXISTS (SELECT 1 FROM reconcile.cooldowns c WHERE c.kind = $1 AND c.target_uri = e.value AND c.cooldown_until > (SELECT reconcile.now()))
@@ -91,18 +92,19 @@ func (l *Ledger) Due(ctx context.Context, k ledger.Kind, uris []string) (due []s
 			if err := scan(&uri); err != nil {
 				return err
 			}
-			if len(due) == 0 || due[len(due)-1] != spelled[uri] { // asked for twice
-				due = append(due, spelled[uri])
+			if u := spelled[uri]; !picked[u] { // else it was asked for twice
+				picked[u] = true
+				due = append(due, u)
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		for _, u := range due {
-			delete(spelled, text(u))
-		}
-		cs, err := cooldowns(ctx, c, now, "c.kind = $1 AND c.cooldown_until IS NOT NULL", []any{string(k)}, 0, func(c ledger.Cooldown) bool { return spelled[c.TargetURI] != "" })
+		cs, err := cooldowns(ctx, c, now, "c.kind = $1 AND c.cooldown_until IS NOT NULL", []any{string(k)}, 0, func(c ledger.Cooldown) bool {
+			u, asked := spelled[c.TargetURI]
+			return asked && !picked[u]
+		})
 		for _, c := range cs {
 			cooling[spelled[c.TargetURI]] = c
 		}

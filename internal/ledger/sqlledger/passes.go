@@ -93,7 +93,7 @@ func (l *Ledger) Prune(ctx context.Context, keep ledger.Retention) (ledger.Prune
 		{&out.Passes, keep.Passes, 10, "DELETE FROM reconcile.passes WHERE pass_id IN (SELECT pass_id FROM reconcile.passes WHERE started_at < $1 ORDER BY started_at LIMIT $2)"},
 		{&out.Findings, keep.Passes, 1000, "DELETE FROM reconcile.findings WHERE finding_id IN (SELECT finding_id FROM reconcile.findings WHERE resolved_at < $1 LIMIT $2)"},
 		{&out.Failures, keep.Passes, 1000, "DELETE FROM reconcile.task_failures WHERE failure_id IN (SELECT failure_id FROM reconcile.task_failures WHERE handled_at < $1 LIMIT $2)"},
-		{&out.Repairs, keep.Repairs, 100, "DELETE FROM reconcile.repairs WHERE repair_id IN (SELECT repair_id FROM reconcile.repairs WHERE settled_at < $1 LIMIT $2)"},
+		{&out.Repairs, keep.Repairs, 100, "DELETE FROM reconcile.repairs WHERE repair_id IN (SELECT repair_id FROM reconcile.repairs WHERE settled_at < $1 OR state = 'planned' AND created_at < $1 LIMIT $2)"},
 	}
 	for _, s := range steps {
 		if s.keep <= 0 {

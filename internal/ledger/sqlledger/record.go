@@ -115,13 +115,14 @@ func looked(t reconcile.TargetResult) bool {
 	return true
 }
 
-// meetTarget writes the target's row; passID may be empty.
+// meetTarget writes the target's row. What the caller does not know of it (passID,
+// names) is empty and stays as it was.
 func meetTarget(ctx context.Context, c Conn, now time.Time, t ledger.Target, passID string, looked bool, seen *uint64) error {
 	cols := []col{
 		{"target_uri", text(t.URI)}, {"target", text(t.Name)}, {"store", text(t.Store)}, {"kind", text(t.Kind)},
 		{"first_seen_at", now}, {"last_seen_at", now}, {"highest_version", version(seen)},
 	}
-	take := []string{"target", "store", "kind", "last_seen_at"}
+	take := []string{"last_seen_at"}
 	if passID != "" {
 		cols, take = append(cols, col{"last_pass_id", text(passID)}), append(take, "last_pass_id")
 	}
@@ -129,6 +130,9 @@ func meetTarget(ctx context.Context, c Conn, now time.Time, t ledger.Target, pas
 		cols, take = append(cols, col{"last_checked_at", now}), append(take, "last_checked_at")
 	}
 	sql, args := insert("reconcile.targets AS t", cols, "ON CONFLICT (target_uri) DO UPDATE SET "+excluded(take...)+`,
+		target = CASE WHEN excluded.target = '' THEN t.target ELSE excluded.target END,
+		store = CASE WHEN excluded.store = '' THEN t.store ELSE excluded.store END,
+		kind = CASE WHEN excluded.kind = '' THEN t.kind ELSE excluded.kind END,
 		highest_version = CASE WHEN t.highest_version IS NULL OR excluded.highest_version > t.highest_version THEN excluded.highest_version ELSE t.highest_version END`)
 	_, err := c.Exec(ctx, sql, args...)
 	return err
