@@ -3,14 +3,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# What CI must not skip: a real S3 server, the real Lance library, DuckDB.
-REQUIRE ?= s3,lance,duckdb
+# What CI must not skip: a real S3 server, the real Lance library, DuckDB, Postgres.
+REQUIRE ?= s3,lance,duckdb,postgres
 FUZZTIME ?= 10s
+ROUNDS ?= 10000
 TESTFLAGS ?=
 # Packages; the go tool passes over testdata, which holds one.
 PACKAGES := ./... ./testdata
 
-.PHONY: help build test ci lint fuzz e2e bench fixtures generate tools
+.PHONY: help build test ci lint fuzz property e2e bench fixtures generate tools
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -39,8 +40,11 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s)
 	| sed -E 's|^\./(.*)/[^/]+:func (Fuzz.*)$$|\1 \2|' | sort -u \
 	| while read -r dir name; do \
 		echo "fuzz ./$$dir $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x "./$$dir" </dev/null; \
 	done
+
+property: ## Random tables, damage, faults and rivals: ROUNDS (10000) repairs
+	$(GO) test -count=1 -timeout 15m -run 'TestRepairsUnderFaultsAndRivals' ./reconcile/tables -rapid.checks=$(ROUNDS)
 
 e2e: tools ## Drive the plain binary, as it ships, against real servers
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 15m ./e2e
