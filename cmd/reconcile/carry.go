@@ -25,6 +25,8 @@ const verifyAfter = time.Second
 type settledRepairs struct {
 	repairs []reconcile.RepairOutcome
 	codes   []reconcile.ExitCode
+	// locked are the targets, by URI, whose repairs are still open.
+	locked map[string]bool
 }
 
 // carries reports whether this pass may write to tables.
@@ -58,22 +60,22 @@ func (w *work) lost(r ledger.Repair, o ledger.Outcome, err error) {
 }
 
 // settle finds out what became of the repairs that earlier passes left open, before
-// anything else is done.
+// anything else is done. A lock on such a target is that of a process that died or
+// of one that is at work: the first is over within a lease, so that long is waited.
 func (w *work) settle(ctx context.Context) (*settledRepairs, error) {
-	s := &settledRepairs{}
+	s := &settledRepairs{locked: map[string]bool{}}
 	if !w.carries() {
 		return s, nil
 	}
-	out := &pass.Outcome{Totals: reconcile.Totals{TargetsByState: map[reconcile.State]int64{}}}
-	for _, t := range w.found.targets {
-		out.Targets = append(out.Targets, reconcile.TargetResult{Target: t.Name, Store: t.Store, URI: t.Location.String(), State: reconcile.StateClean})
-	}
-	err := pass.Settle(ctx, out, w.found.targets, w.applyOptions())
-	s.repairs = out.Repairs
-	for _, t := range out.Targets {
-		if t.State == reconcile.StateFailed {
-			s.codes = append(s.codes, reconcile.ExitCommitFailed)
+	locked, err := w.settleOnce(ctx, w.found.targets, s)
+	if err == nil && len(locked) > 0 && ctx.Err() == nil {
+		w.log.Warn("repairs of an earlier pass are open and their targets locked; waiting for the locks to run out", "targets", len(locked), "at_most", ledger.DefaultLease)
+		if (pass.SystemClock{}).Sleep(ctx, ledger.DefaultLease+time.Second) == nil {
+			locked, err = w.settleOnce(ctx, locked, s)
 		}
+	}
+	for _, t := range locked {
+		s.locked[t.Location.String()] = true
 	}
 	if ctx.Err() != nil {
 		return s, nil // the look says that it was interrupted
@@ -81,11 +83,35 @@ func (w *work) settle(ctx context.Context) (*settledRepairs, error) {
 	return s, err
 }
 
+// settleOnce settles what it can and names the targets that are locked.
+func (w *work) settleOnce(ctx context.Context, targets []reconcile.Target, s *settledRepairs) (locked []reconcile.Target, err error) {
+	out := &pass.Outcome{Totals: reconcile.Totals{TargetsByState: map[reconcile.State]int64{}}}
+	for _, t := range targets {
+		out.Targets = append(out.Targets, reconcile.TargetResult{Target: t.Name, Store: t.Store, URI: t.Location.String(), State: reconcile.StateClean})
+	}
+	err = pass.Settle(ctx, out, targets, w.applyOptions())
+	s.repairs = append(s.repairs, out.Repairs...)
+	for i, t := range out.Targets {
+		switch t.State {
+		case reconcile.StateFailed:
+			s.codes = append(s.codes, reconcile.ExitCommitFailed)
+		case reconcile.StateLocked:
+			locked = append(locked, targets[i])
+		}
+	}
+	return locked, err
+}
+
 // carry repairs what was found, looks at the repaired targets again and writes into
 // the outcome what became of them. Its error means that the ledger could not be
 // reached.
-func (w *work) carry(ctx context.Context, out *pass.Outcome) error {
+func (w *work) carry(ctx context.Context, out *pass.Outcome, settled *settledRepairs) error {
 	w.remembered(out)
+	for i := range out.Targets {
+		if t := &out.Targets[i]; settled.locked[t.URI] {
+			moveState(out, t, reconcile.StateLocked, reconcile.Ptr("unsettled_repair"))
+		}
+	}
 	actions := planned(out.Actions, w.s.mode)
 	if w.s.repair.plan != nil {
 		var err error

@@ -164,7 +164,7 @@ func (d *demonstration) settings(cmd *cobra.Command) (*settings, error) {
 // pass carries out a command and prints it as that command would.
 func (d *demonstration) pass(ctx context.Context, name string, s *settings, judge func(*pass.Outcome) reconcile.ExitCode) (reconcile.Pass, error) {
 	s.command = report.Command{Flags: []string{"--config=" + d.config}}
-	fmt.Fprintf(d.stdout, "$ reconcile %s --config %s\n", name, d.config)
+	fmt.Fprintf(d.stdout, "$ %s\n", report.ShellLine("reconcile", name, "--config", d.config))
 	l, err := d.look(ctx, s, newProgress("auto", d.logFlags.quiet, d.console, d.console.w), judge)
 	if l == nil {
 		return reconcile.Pass{}, err
@@ -219,10 +219,15 @@ func (d *demonstration) judge(p reconcile.Pass) error { return d.judgeDemo(d.pla
 
 // pointers say where everything lies, and what reads it.
 func (d *demonstration) pointers(keep bool) error {
-	next := fmt.Sprintf("  reconcile repairs --config %s\n  reconcile findings --config %s --state resolved", d.config, d.config)
+	line := func(words ...string) string { return "  " + report.ShellLine(words...) + "\n" }
+	next := line("reconcile", "repairs", "--config", d.config) + line("reconcile", "findings", "--config", d.config, "--state", "resolved")
 	if keep {
-		next = fmt.Sprintf("  reconcile run --config %s\n  reconcile plan %s -o %s --confirm-after 1s", d.config, d.stores, filepath.Join(d.root, "plan.json"))
+		next = line("reconcile", "run", "--config", d.config) + line("reconcile", "plan", d.stores, "-o", filepath.Join(d.root, "plan.json"), "--confirm-after", "1s")
 	}
+	next += line("reconcile", "status", "--config", d.config) +
+		line("reconcile", "explain", "Not found: "+strings.TrimPrefix(d.stores, "/")+"/exp-0001.rollout.lance/"+d.planted[0].path) +
+		line("duckdb", "-c", "SELECT target, role, verdict, path FROM '"+filepath.Join(d.root, "reports", "report=findings", "*", "*", "*.parquet")+"'") +
+		line("rm", "-r", d.root)
 	_, err := fmt.Fprintf(d.stdout, `
 Where everything lies:
   tables         %s
@@ -231,13 +236,7 @@ Where everything lies:
   reports        %s
 
 Look further:
-%s
-  reconcile status --config %s
-  reconcile explain 'Not found: %s/exp-0001.rollout.lance/%s'
-  duckdb -c "SELECT target, role, verdict, path FROM '%s'"
-  rm -r %s
-`, d.stores, d.config, filepath.Join(d.root, "ledger.db"), filepath.Join(d.root, "reports"), next, d.config,
-		strings.TrimPrefix(d.stores, "/"), d.planted[0].path, filepath.Join(d.root, "reports", "report=findings", "*", "*", "*.parquet"), d.root)
+%s`, d.stores, d.config, filepath.Join(d.root, "ledger.db"), filepath.Join(d.root, "reports"), next)
 	if err == nil && runByGo() {
 		_, err = fmt.Fprintln(d.stdout, "\nNo binary is installed: read \"reconcile\" as \"go run ./cmd/reconcile\".")
 	}

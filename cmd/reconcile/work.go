@@ -131,7 +131,7 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	if err != nil {
 		return nil, failure(err)
 	}
-	carried := w.carry(ctx, out)
+	carried := w.carry(ctx, out, settled)
 	code := out.Exit()
 	if judge != nil {
 		code = judge(out)
