@@ -89,7 +89,7 @@ func (a adviser) plan(s subject, extra ...string) []string {
 func (a adviser) planAndApply(s subject, extra ...string) []string {
 	cmds := a.plan(s, extra...)
 	if a.canRepair && !s.blocked {
-		cmds = append(cmds, shellLine(a.command.program(), "apply", "plan.json"))
+		cmds = append(cmds, ShellLine(a.command.program(), "apply", "plan.json"))
 	}
 	return cmds
 }
@@ -271,5 +271,5 @@ func (a adviser) probeOr(s subject, other []string) []string {
 	if !a.canRepair || s.uri == "" {
 		return other
 	}
-	return append([]string{shellLine(a.command.program(), "probe", s.uri)}, other...)
+	return append([]string{ShellLine(a.command.program(), "probe", s.uri)}, other...)
 }

@@ -196,7 +196,7 @@ func TestCommandsCanBePasted(t *testing.T) {
 		t.Skip("no bash")
 	}
 	words := []string{"plain-1.2/x:y=z", "", "two words", "it's", `"`, "$HOME", "`id`", "$(id)", `back\slash`, "a;b", "*", "~", "!x", "#", "ümlaut", "new\nline", "tab\t'q'", "esc\x1b[31m", "\xff\xfe1", "\u202ertl", "{a,b}", "--flag=a b"}
-	line := shellLine(append([]string{"printf", `%s\0`}, words...)...)
+	line := ShellLine(append([]string{"printf", `%s\0`}, words...)...)
 	for _, r := range line {
 		if r < 0x20 || r == '\u202e' || r == '\uFFFD' {
 			t.Errorf("%U stands in the line %q", r, line)

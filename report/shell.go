@@ -47,7 +47,7 @@ func (c Command) line(verb string, s subject, extra ...string) string {
 			words = append(words, f)
 		}
 	}
-	return shellLine(append(words, extra...)...)
+	return ShellLine(append(words, extra...)...)
 }
 
 // value of a flag as given; empty when it was not.
@@ -100,16 +100,18 @@ func globQuote(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }
 
-// shellLine quotes words for a POSIX shell and joins them.
-func shellLine(words ...string) string {
+// ShellLine quotes words for a POSIX shell and joins them.
+func ShellLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = shellQuote(w)
+		quoted[i] = ShellQuote(w)
 	}
 	return strings.Join(quoted, " ")
 }
 
-func shellQuote(w string) string {
+// ShellQuote is one word as a POSIX shell reads it back, with nothing in it that a
+// terminal would act on.
+func ShellQuote(w string) string {
 	plain := w != ""
 	for _, r := range w {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)) {

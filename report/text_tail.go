@@ -158,7 +158,7 @@ func (t *texter) pointers(blocks []block) {
 		if b.result.State != reconcile.StateClean {
 			t.line("")
 			t.para("An engine's message names a file? This tells which damage it speaks of:", "", "")
-			t.line("  " + shellQuote(t.opts.Command.program()) + " explain 'ERROR TEXT'")
+			t.line("  " + ShellQuote(t.opts.Command.program()) + " explain 'ERROR TEXT'")
 			return
 		}
 	}
