@@ -34,7 +34,7 @@ type ExitDoc struct {
 func ExitDocs() []ExitDoc {
 	return []ExitDoc{
 		{ExitClean, "clean", "everything promised is there (`repaired` when something was repaired and verified)"},
-		{ExitFailed, "failed", "could not run: store, database or report unreachable, or nothing to check"},
+		{ExitFailed, "failed", "could not run: bucket or root absent, database or report unreachable, or nothing to check"},
 		{ExitUsage, "usage", "wrong command line, configuration or plan file"},
 		{ExitDivergence, "divergence", "complete; damage remains"},
 		{ExitIncomplete, "incomplete", "something could not be judged"},
