@@ -147,7 +147,15 @@ func TestSituations(t *testing.T) {
 		{"HEAD says no and GET reads it", func(t *testing.T, s *servertest.Server) {
 			put(t, s, "r/t.lance", b)
 			s.Add(servertest.Rule{Op: "HEAD", Key: one, Status: 404})
+		}, "r", nil, want{4, "incomplete", "contradiction", data("undecided"), 0}},
+		{"a HEAD that answers 204", func(t *testing.T, s *servertest.Server) {
+			put(t, s, "r/t.lance", b)
+			s.Add(servertest.Rule{Op: "HEAD", Key: one, Status: 204})
 		}, "r", nil, want{4, "incomplete", "no_answer", data("undecided"), 0}},
+		{"a HEAD whose length is not the object's", func(t *testing.T, s *servertest.Server) {
+			put(t, s, "r/t.lance", b)
+			s.Add(servertest.Rule{Op: "HEAD", Key: one, Header: map[string]string{"Content-Length": "100"}})
+		}, "r", nil, want{4, "incomplete", "contradiction", data("undecided"), 0}},
 		{"a store that answers for every key", func(t *testing.T, s *servertest.Server) {
 			put(t, s, "r/t.lance", b, lancetest.Missing(one))
 			s.Add(servertest.Rule{Key: ".reconcile-control-", Status: 200, Header: map[string]string{"Content-Length": "0"}})
