@@ -32,7 +32,7 @@ func (r result) says(stream string, want ...string) result {
 func TestHelpEndsInExamplesAndExitCodes(t *testing.T) {
 	t.Parallel()
 	code := regexp.MustCompile(`(?m)^ {2,4}(\d+)  ([a-z_]+): `)
-	for _, cmd := range []string{"", "check", "plan", "apply", "repair", "run", "probe", "findings", "repairs", "cooldowns", "passes", "targets", "status", "diff", "ack",
+	for _, cmd := range []string{"", "check", "plan", "apply", "repair", "run", "probe", "findings", "repairs", "cooldowns", "passes", "targets", "status", "diff", "ack", "undo",
 		"migrate", "migrate up", "migrate status", "explain", "demo", "config", "config validate", "version"} {
 		t.Run("help "+cmd, func(t *testing.T) {
 			t.Parallel()

@@ -449,3 +449,44 @@ func TestALedgerThatIsLostAfterTheEffectLosesNoRecord(t *testing.T) {
 		t.Error("more or less than the one version was made")
 	}
 }
+
+func TestAnUndoPutsFragmentsBackWhoseFilesAreThereAgain(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, "", fullAtOnce)
+	b := fourFragments()
+	one := b.DataName(1, 0)
+	put(t, x.s, "r/t.lance", b, lancetest.Missing(one))
+	d := x.pass(reconcile.ExitClean)
+	id := d.Repairs[0]["repair_id"].(string)
+	undo := func(want reconcile.ExitCode, args ...string) map[string]any {
+		t.Helper()
+		r := x.run(append([]string{"undo", id, "--output", "json"}, args...)...).exit(want)
+		var doc map[string]any
+		if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
+			t.Fatalf("%v\n%s", err, r.stderr)
+		}
+		return doc
+	}
+	if got := undo(reconcile.ExitRefused); got["state"] != "refused" || !strings.Contains(got["error"].(string), one+" is not there") {
+		t.Errorf("while the file is gone: %v", got)
+	}
+	x.s.Put(t, "r/t.lance/"+one, b.Objects()[one][:50])
+	if got := undo(reconcile.ExitRefused); got["state"] != "refused" {
+		t.Errorf("while the file is short: %v", got)
+	}
+	x.s.Put(t, "r/t.lance/"+one, b.Objects()[one])
+	if got := undo(reconcile.ExitClean, "--dry-run"); got["state"] != "planned" || manifests(t, x.s, "r/t.lance") != 2 {
+		t.Errorf("a dry run: %v", got)
+	}
+	if got := undo(reconcile.ExitClean); got["state"] != "applied" || got["committed_version"] != 5.0 || got["source"] != "undo:"+id {
+		t.Errorf("%v", got)
+	}
+	after := run(t, x.s.Env(), look("s3://"+x.s.Bucket+"/r")...).exit(reconcile.ExitClean).pass()
+	if after.Targets[0].References != 5 || *after.Targets[0].Version != 5 {
+		t.Errorf("%+v", after.Targets)
+	}
+	if got := undo(reconcile.ExitRefused); !strings.Contains(got["error"].(string), "is taken") && !strings.Contains(got["error"].(string), "append") {
+		t.Errorf("twice: %v", got)
+	}
+	x.run("undo", "ffffffff").exit(reconcile.ExitUsage)
+}

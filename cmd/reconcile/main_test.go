@@ -61,7 +61,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"probe"}, {"findings"}, {"repairs"}, {"cooldowns"}, {"passes"}, {"targets"}, {"status"}, {"diff"}, {"ack"},
+	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"probe"}, {"findings"}, {"repairs"}, {"cooldowns"}, {"passes"}, {"targets"}, {"status"}, {"diff"}, {"ack"}, {"undo"},
 		{"migrate"}, {"migrate", "up"}, {"migrate", "status"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
 		name := "help/" + strings.Join(append([]string{"reconcile"}, args...), "-")
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 // decorators are all of them, for writers; the last is the stack in use.
 var decorators = map[string]func(objstore.Writer) objstore.Writer{
 	"count": func(w objstore.Writer) objstore.Writer { return wrap.NewCountWriter(w, new(wrap.Meter)) },
+	"observe": func(w objstore.Writer) objstore.Writer {
+		return wrap.NewObserveWriter(w, func(wrap.Observation) {})
+	},
 	"limit": func(w objstore.Writer) objstore.Writer {
 		return wrap.NewLimitWriter(w, wrap.NewLimiter(2, 1e6))
 	},
@@ -82,7 +85,7 @@ func TestAReaderStaysAReader(t *testing.T) {
 		_, paged := inner.(objstore.Pager)
 		for name, r := range map[string]objstore.Reader{
 			"count": wrap.NewCount(inner, m), "limit": wrap.NewLimit(inner, l), "adaptive": wrap.NewAdaptive(inner, g),
-			"retry": wrap.NewRetry(inner, wrap.RetryOptions{}),
+			"retry": wrap.NewRetry(inner, wrap.RetryOptions{}), "observe": wrap.NewObserve(inner, func(wrap.Observation) {}),
 		} {
 			if _, ok := r.(objstore.Creator); ok {
 				t.Errorf("%s: a Reader came out with Create", name)
