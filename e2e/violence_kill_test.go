@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,16 +30,13 @@ type stop struct {
 // connection breaks and, held before, the store is never asked.
 func (w *wire) hold(s stop) (reached <-chan struct{}, letGo func(pass bool)) {
 	at, gone := make(chan struct{}), make(chan bool, 1)
-	var once sync.Once
+	var held atomic.Bool
 	hook := func(c call) bool {
-		pass := true
-		if s.call(c) {
-			once.Do(func() {
-				close(at)
-				pass = <-gone
-			})
+		if !s.call(c) || !held.CompareAndSwap(false, true) {
+			return true
 		}
-		return pass
+		close(at)
+		return <-gone
 	}
 	if s.after {
 		w.after = hook
