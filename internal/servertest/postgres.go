@@ -21,7 +21,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresServer is a Postgres of this process, without durability (fsync off).
+// PostgresServer is a Postgres of this process. What it committed survives its own
+// crash, not that of the machine (fsync off).
 type PostgresServer struct {
 	// Socket is the folder of its socket, Port its port there and on 127.0.0.1.
 	Socket string
@@ -225,7 +226,7 @@ func (s *PostgresServer) start() error {
 	}
 	defer func() { _ = logFile.Close() }() // the child has its own handle
 	cmd := s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-k", s.Socket,
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "shared_buffers=64MB", "-c", "max_connections=200")
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=64MB", "-c", "max_connections=200")
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := cmd.Start(); err != nil {
 		return err

@@ -429,7 +429,7 @@ func testRecordRace(t *testing.T, h Harness) {
 
 func testInterruptedRecord(t *testing.T, h Harness) {
 	b := open(t, h)
-	const n = 3000
+	const n = 1000
 	fs := ManyFindings("", n).Findings
 	whole := 0
 	for i := range 8 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/ledger/sqlledger"
@@ -208,59 +207,4 @@ func (t *transaction) Copy(ctx context.Context, table string, columns []string, 
 	defer cancel()
 	_, err := t.tx.CopyFrom(ctx, strings.Split(table, "."), columns, pgx.CopyFromRows(rows))
 	return wrap(ctx, t.conn, err)
-}
-
-// detectPooler returns ErrPooler when two connections turn out to share a server
-// session, or one to have several. first is one of the pool's.
-func detectPooler(ctx context.Context, pool *pgxpool.Pool, first *pgx.Conn) error {
-	other, err := pool.Acquire(ctx)
-	if err != nil {
-		return wrap(ctx, nil, err)
-	}
-	defer other.Release()
-	second := other.Conn()
-	// Each question is a transaction of its own, after which a pooler may take the
-	// session away: one that hands out the session used last gives it to second, one
-	// that goes round gives first another.
-	seen, err := backend(ctx, first)
-	for range 3 {
-		if err != nil {
-			return err
-		}
-		var again uint32
-		if again, err = backend(ctx, first); err == nil && again != seen {
-			return ledger.ErrPooler
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := second.Exec(ctx, "BEGIN", pgx.QueryExecModeSimpleProtocol); err != nil {
-		if sqlState(err) != "" { // no server refuses it; a pooler by the statement does
-			return fmt.Errorf("%w: %w", ledger.ErrPooler, err)
-		}
-		return wrap(ctx, second, err)
-	}
-	shared, err := backend(ctx, second)
-	if err == nil && shared == seen {
-		err = ledger.ErrPooler
-	}
-	if err == nil {
-		var again uint32
-		if again, err = backend(ctx, first); err == nil && again != seen {
-			err = ledger.ErrPooler
-		}
-	}
-	if _, end := second.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); err == nil {
-		err = wrap(ctx, second, end)
-	}
-	return err
-}
-
-// backend is the process that serves a connection at the moment. The simple protocol
-// leaves no prepared statement behind in somebody else's session.
-func backend(ctx context.Context, conn *pgx.Conn) (uint32, error) {
-	var pid int64
-	err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
-	return uint32(pid), wrap(ctx, conn, err)
 }

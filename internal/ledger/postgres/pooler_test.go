@@ -140,6 +140,9 @@ func (p *pooler) serve(c net.Conn, database string) {
 		if err != nil {
 			return
 		}
+		if _, ok := m.(*pgproto3.Terminate); ok {
+			return
+		}
 		if s == nil {
 			if s, err = p.take(database); err != nil {
 				return // the client sees the end of its connection
@@ -162,13 +165,17 @@ func (p *pooler) serve(c net.Conn, database string) {
 			return
 		}
 		if free && !p.session {
-			p.give(s)
+			p.give(s) // before the client knows, so that whoever comes next finds it
 			s = nil
+		}
+		if err := back.Flush(); err != nil {
+			return
 		}
 	}
 }
 
-// relay hands on answers up to the end of one; free tells that no transaction is open.
+// relay hands on answers up to the end of one, which is left to be flushed; free tells
+// that no transaction is open.
 func relay(s *upstream, back *pgproto3.Backend) (free bool, err error) {
 	for {
 		m, err := s.front.Receive()
@@ -178,7 +185,7 @@ func relay(s *upstream, back *pgproto3.Backend) (free bool, err error) {
 		back.Send(m)
 		switch m := m.(type) {
 		case *pgproto3.ReadyForQuery:
-			return m.TxStatus == 'I', back.Flush()
+			return m.TxStatus == 'I', nil
 		case *pgproto3.CopyInResponse:
 			if err := copyIn(s, back); err != nil {
 				return false, err

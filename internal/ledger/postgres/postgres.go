@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -129,13 +130,17 @@ func prepare(cfg *pgxpool.Config) {
 // tokenKey is where a connection keeps the name of its session.
 const tokenKey = "reconcile.session"
 
+// prepareConn makes a new connection's session what it must be.
 func prepareConn(ctx context.Context, conn *pgx.Conn, set map[string]string) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
-	// Set by statements and not at start-up: session-mode poolers refuse the latter.
+	// Set by a statement and not at start-up: session-mode poolers refuse the latter.
+	calls, args := []string{}, []any{pgx.QueryExecModeSimpleProtocol}
 	for name, value := range set {
-		if _, err := conn.Exec(ctx, "SELECT set_config($1, $2, false)", pgx.QueryExecModeSimpleProtocol, name, value); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
+		calls = append(calls, fmt.Sprintf("set_config($%d, $%d, false)", len(args), len(args)+1))
+		args = append(args, name, value)
+	}
+	if _, err := conn.Exec(ctx, "SELECT "+strings.Join(calls, ", "), args...); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
 	}
 	// A database may be set to answer a commit before it is on disk. Ours must not;
 	// whoever waits for more than the local disk goes on doing so.
@@ -148,7 +153,7 @@ func prepareConn(ctx context.Context, conn *pgx.Conn, set map[string]string) err
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	token := uuid.NewString()
+	token := uuid.NewString() // see begin
 	if _, err := conn.Exec(ctx, "SELECT set_config('reconcile.session', $1, false)", pgx.QueryExecModeSimpleProtocol, token); err != nil {
 		return fmt.Errorf("name session: %w", err)
 	}

@@ -31,6 +31,9 @@ func TestAServerThatStopsIsUnreachableUntilItIsBack(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if got, want := openURL(t, s.SocketURL("postgres")).Location(), fmt.Sprintf("postgres://postgres@%s:%d/postgres", url.PathEscape(s.Socket), s.Port); got != want {
+		t.Errorf("location over a socket %s, want %s", got, want)
+	}
 	l := openURL(t, s.URL("postgres"))
 	lease, err := l.Acquire(t.Context(), "s3://bucket/x", "alice", time.Minute)
 	if err != nil {
@@ -87,7 +90,7 @@ func TestAConnectionThatIsKilledLeavesNoHalfRecord(t *testing.T) {
 	t.Parallel()
 	url := migrated(t)
 	reader := openURL(t, url)
-	const n = 3000
+	const n = 1000
 	killed, whole := 0, 0
 	for i := range 12 {
 		l := openURL(t, url+"&application_name=victim")
@@ -231,9 +234,9 @@ func TestSessionsAreSetUnlessTheURLSetsThem(t *testing.T) {
 }
 
 func TestRecordingManyFindingsTakesNoTransactionEach(t *testing.T) {
-	n := 20_000
+	n := 5_000
 	if testing.Short() {
-		n = 5_000
+		n = 1_000
 	}
 	first, again, resolved := ledgertest.Record(t, openURL(t, migrated(t)), n)
 	// One transaction each would take longer, on a quiet machine.

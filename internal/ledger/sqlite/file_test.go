@@ -56,7 +56,7 @@ func recordForEver(file string) error {
 	}
 }
 
-const findingsOfChild = 2000
+const findingsOfChild = 1000
 
 func TestAKilledProcessLeavesNoHalfRecordAndLosesNoneThatWasDone(t *testing.T) {
 	t.Parallel()

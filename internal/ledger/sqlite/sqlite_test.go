@@ -58,9 +58,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestRecordingManyFindingsTakesNoTransactionEach(t *testing.T) {
-	n := 20_000
+	n := 5_000
 	if testing.Short() {
-		n = 5_000
+		n = 1_000
 	}
 	first, again, resolved := ledgertest.Record(t, openFile(t, filepath.Join(t.TempDir(), "ledger.db")), n)
 	// One transaction each would take longer, on a quiet machine.
