@@ -11,7 +11,7 @@ TESTFLAGS ?=
 # Packages; the go tool passes over testdata, which holds one.
 PACKAGES := ./... ./testdata
 
-.PHONY: help build test ci lint fuzz property e2e bench fixtures generate tools
+.PHONY: help build test ci lint fuzz property judge e2e bench fixtures generate tools
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -45,6 +45,9 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s)
 
 property: ## Random tables, damage, faults and rivals: ROUNDS (10000) repairs
 	$(GO) test -count=1 -timeout 15m -run 'TestRepairsUnderFaultsAndRivals' ./reconcile/tables -rapid.checks=$(ROUNDS)
+
+judge: tools ## Let four releases of the real library judge our commits to tables of every shape
+	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_JUDGE=all $(GO) test -count=1 -timeout 20m -run 'TestTheLibrary|TestDropping|TestAProcess|TestAnUndo' ./lance
 
 e2e: tools ## Drive the plain binary, as it ships, against real servers
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -count=1 -timeout 15m ./e2e
