@@ -65,6 +65,9 @@ type TargetRecord struct {
 	// Answers are by finding id, for findings that are open in the ledger and are not
 	// among Findings. What is left out is Unknown.
 	Answers map[string]Answer
+	// Lease is that of the target, when the pass holds one: a holder that lost it
+	// records nothing. A pass that only looks has none.
+	Lease *Lease
 }
 
 // TargetSummary is what recording a target changed.
@@ -73,6 +76,8 @@ type TargetSummary struct {
 	New, Reopened, Resolved int64
 	// Carried are open findings of earlier passes that this look left as they are.
 	Carried int64
+	// Stale findings were seen resolved by a pass that began later; they stay so.
+	Stale int64
 }
 
 // Finding is a finding with its history. Its JSON is that of the finding with the

@@ -86,7 +86,8 @@ type Pruned struct{ Passes, Findings, Failures, Repairs int64 }
 type Findings interface {
 	// RecordTarget writes what a pass found out about one target, in one transaction.
 	// It may be called again for the same pass and target, for example after a repair
-	// was verified; the last call stands. The pass must have begun (ErrNotFound).
+	// was verified; the last call stands. The pass must have begun (ErrNotFound), and
+	// its lease, if it has one, must not be lost (ErrFenced).
 	RecordTarget(ctx context.Context, r TargetRecord) (TargetSummary, error)
 	// OpenFindings lists the findings of a target that are open: what a pass that
 	// looks at the target should answer in TargetRecord.Answers.

@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -14,57 +13,6 @@ import (
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
-
-func testPasses(t *testing.T, h Harness) {
-	b := open(t, h)
-	ctx := t.Context()
-	before := b.now()
-	p := reconcile.Pass{
-		PassID: "0190-a", Mode: "full", ToolVersion: "1.2.3", Actor: "alice", Host: "host1", Reason: reconcile.Ptr("incident 7"),
-		Scope: reconcile.Scope{Versions: reconcile.VersionsRetained, Depth: reconcile.DepthFooter, Roles: []reconcile.Role{reconcile.RoleData}, TargetsFilter: []string{"x*"}},
-	}
-	began, err := b.BeginPass(ctx, p)
-	if err != nil || began.Before(before) {
-		t.Fatalf("begin pass: %v at %v", err, began)
-	}
-	again, err := b.BeginPass(ctx, p)
-	if err != nil || !again.Equal(began) {
-		t.Errorf("begun again at %v (%v), first at %v", again, err, began)
-	}
-	ps, err := b.ListPasses(ctx, ledger.Filter{})
-	if err != nil || len(ps) != 1 || ps[0].FinishedAt != nil || ps[0].Targets != nil || ps[0].ExitCode != nil {
-		t.Fatalf("a running pass: %+v, %v", ps, err)
-	}
-	p.Exit = reconcile.Exit{Code: 3, Name: "divergence"}
-	p.Coverage = reconcile.Coverage{References: 10, Checked: 9, Ratio: reconcile.Ptr(0.9)}
-	p.Totals = reconcile.Totals{Targets: 3, TargetsByState: map[reconcile.State]int64{reconcile.StateClean: 1, reconcile.StateDiverged: 2},
-		References: 10, Checked: 9, RowsAtRisk: 90, Verdicts: map[reconcile.Verdict]int64{reconcile.Missing: 1, reconcile.Present: 8}}
-	p.ReportURI = reconcile.Ptr("s3://reports/")
-	if err := b.FinishPass(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.FinishPass(ctx, p); err != nil {
-		t.Errorf("finish again: %v", err)
-	}
-	ps, err = b.ListPasses(ctx, ledger.Filter{})
-	if err != nil || len(ps) != 1 || ps[0].FinishedAt == nil {
-		t.Fatalf("a finished pass: %+v, %v", ps, err)
-	}
-	want := ledger.PassRow{PassID: "0190-a", Mode: "full", ToolVersion: "1.2.3", Actor: "alice", Host: "host1", Reason: p.Reason, StartedAt: began, FinishedAt: ps[0].FinishedAt,
-		ExitCode: reconcile.Ptr(int64(3)), ExitName: reconcile.Ptr("divergence"), ScopeVersions: "retained", ScopeDepth: "footer", CoverageRatio: reconcile.Ptr(0.9),
-		Targets: reconcile.Ptr(int64(3)), Checked: reconcile.Ptr(int64(9)), RowsAtRisk: reconcile.Ptr(int64(90)), RowsDropped: reconcile.Ptr(int64(0)), ReportURI: p.ReportURI}
-	if d := cmp.Diff(want, ps[0]); d != "" {
-		t.Error(d)
-	}
-	p.Totals.Targets = 99
-	if err := b.FinishPass(ctx, p); err == nil {
-		t.Error("totals that do not add up were taken")
-	}
-	wantErr(t, "finish what never began", b.FinishPass(ctx, reconcile.Pass{PassID: "nobody"}), ledger.ErrNotFound)
-	if _, err := b.BeginPass(ctx, reconcile.Pass{}); err == nil {
-		t.Error("a pass without an identity began")
-	}
-}
 
 func testHistory(t *testing.T, h Harness) {
 	b := open(t, h)
@@ -186,6 +134,38 @@ func testStaleLook(t *testing.T, h Harness) {
 	same := b.see(f)
 	if sum := b.record(look{pass: same, answers: map[string]ledger.Answer{f.FindingID: ledger.Present}}); sum.Resolved != 1 {
 		t.Errorf("the same pass could not resolve it: %+v", sum)
+	}
+}
+
+// A pass that was held up saw what is healed by now.
+func testStaleSight(t *testing.T, h Harness) {
+	b := open(t, h)
+	f, g := damage("x", 1, reconcile.Missing), damage("x", 2, reconcile.Missing)
+	b.see(f)
+	slow := b.pass()
+	h.SetClock(t, time.Hour)
+	b.record(look{pass: b.pass(), answers: map[string]ledger.Answer{f.FindingID: ledger.NotNamed}})
+	sum := b.record(look{pass: slow, findings: []reconcile.Finding{f, g}})
+	if sum.Stale != 1 || sum.Reopened != 0 || sum.New != 1 || b.finding(f.FindingID).ResolvedAt == nil || b.finding(g.FindingID).ResolvedAt != nil {
+		t.Errorf("a pass that was held up: %+v", sum)
+	}
+	if sum := b.record(look{pass: b.pass(), findings: []reconcile.Finding{f}}); sum.Reopened != 1 || sum.Stale != 0 {
+		t.Errorf("a pass that began after: %+v", sum)
+	}
+	// Under a lock that was lost nothing is recorded.
+	lease := b.lock("x")
+	h.SetClock(t, 2*time.Hour)
+	r := recordOf("x", look{pass: b.pass(), findings: []reconcile.Finding{damage("x", 3, reconcile.Missing)}})
+	r.Lease = &lease
+	if _, err := b.RecordTarget(t.Context(), r); err != nil {
+		t.Errorf("a lease that ran out and that nobody took: %v", err)
+	}
+	b.lock("x")
+	r.Findings = []reconcile.Finding{damage("x", 4, reconcile.Missing)}
+	_, err := b.RecordTarget(t.Context(), r)
+	wantErr(t, "record after another took over", err, ledger.ErrFenced)
+	if open := b.openIDs(); len(open) != 3 {
+		t.Errorf("%d findings are open", len(open))
 	}
 }
 
@@ -456,52 +436,5 @@ func testInterruptedRecord(t *testing.T, h Harness) {
 	}
 	if fs, err := b.ListFindings(t.Context(), ledger.Filter{Limit: 3}); err != nil || whole > 0 && len(fs) != 3 {
 		t.Errorf("the ledger is not usable afterwards: %d, %v", len(fs), err)
-	}
-}
-
-// ManyFindings is the record of a pass that found n objects of one target missing.
-func ManyFindings(pass string, n int) ledger.TargetRecord {
-	fs := make([]reconcile.Finding, n)
-	for i := range fs {
-		fs[i] = damage("x", i, reconcile.Missing)
-	}
-	return recordOf("x", look{pass: pass, findings: fs})
-}
-
-// Record measures how long n new findings of one target take to record, and then to
-// record again and to resolve.
-func Record(t testing.TB, l ledger.Ledger, n int) (first, again, resolved time.Duration) {
-	b := &bundle{Ledger: l, t: t}
-	fs := ManyFindings("", n).Findings
-	answers := make(map[string]ledger.Answer, n)
-	for _, f := range fs {
-		answers[f.FindingID] = ledger.Present
-	}
-	timed := func(l look, want func(ledger.TargetSummary) int64) time.Duration {
-		l.pass = b.pass()
-		start := time.Now()
-		sum := b.record(l)
-		d := time.Since(start)
-		if got := want(sum); got != int64(n) {
-			t.Fatalf("recorded %d of %d: %+v", got, n, sum)
-		}
-		return d
-	}
-	first = timed(look{findings: fs}, func(s ledger.TargetSummary) int64 { return s.New })
-	again = timed(look{findings: fs}, func(s ledger.TargetSummary) int64 { return int64(n) - s.New - s.Reopened })
-	resolved = timed(look{answers: answers}, func(s ledger.TargetSummary) int64 { return s.Resolved })
-	t.Logf("%d findings: new %v, again %v, resolved %v", n, first, again, resolved)
-	return first, again, resolved
-}
-
-// RecordClean records n targets in which all is well, in one pass: what most of a
-// fleet costs.
-func RecordClean(t testing.TB, l ledger.Ledger, n int) {
-	b := &bundle{Ledger: l, t: t}
-	p := b.pass()
-	for i := range n {
-		if _, err := b.RecordTarget(t.Context(), recordOf(fmt.Sprint("t", i), look{pass: p})); err != nil {
-			t.Fatalf("record target: %v", err)
-		}
 	}
 }

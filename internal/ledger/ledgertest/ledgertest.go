@@ -37,6 +37,7 @@ func Run(t *testing.T, newHarness func(t testing.TB) Harness) {
 		{"findings keep their history", testHistory},
 		{"what resolves a finding", testResolution},
 		{"a look that began earlier does not know better", testStaleLook},
+		{"a pass that was held up opens nothing again", testStaleSight},
 		{"a finding that comes back begins anew", testReopened},
 		{"since when damage is known", testDamagedSince},
 		{"what is no record of a target is refused", testBadRecords},

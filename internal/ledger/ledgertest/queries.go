@@ -180,49 +180,6 @@ func testLists(t *testing.T, h Harness) {
 	if _, err := b.RecordTarget(ctx, recordOf("exp-2", look{pass: p, answers: map[string]ledger.Answer{damage("exp-2", 1, reconcile.Missing).FindingID: ledger.Present}})); err != nil {
 		t.Fatal(err)
 	}
-	names := func(list string, f ledger.Filter) (out []string) {
-		t.Helper()
-		var err error
-		switch list {
-		case "findings":
-			var fs []ledger.Finding
-			fs, err = b.ListFindings(ctx, f)
-			for _, r := range fs {
-				out = append(out, fmt.Sprint(r.Finding.Target, " ", *r.Finding.FragmentID))
-			}
-		case "repairs":
-			var rs []ledger.Repair
-			rs, err = b.ListRepairs(ctx, f)
-			for _, r := range rs {
-				if len(r.Fragments) != 2 || r.Messages != nil {
-					t.Errorf("fragments %+v, messages %v", r.Fragments, r.Messages)
-				}
-				out = append(out, r.Target)
-			}
-		case "cooldowns":
-			var cs []ledger.Cooldown
-			cs, err = b.ListCooldowns(ctx, f)
-			for _, c := range cs {
-				out = append(out, *c.Target)
-			}
-		case "passes":
-			var ps []ledger.PassRow
-			ps, err = b.ListPasses(ctx, f)
-			for _, p := range ps {
-				out = append(out, fmt.Sprint(int64(p.StartedAt.Sub(start).Round(time.Hour)/time.Hour)))
-			}
-		case "targets":
-			var ts []ledger.TargetHealth
-			ts, err = b.ListTargets(ctx, f)
-			for _, r := range ts {
-				out = append(out, r.Name)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	day := func(n float64) time.Time { return start.Add(time.Duration(n * 24 * float64(time.Hour))) }
 	for _, c := range []struct {
 		list string
@@ -255,7 +212,7 @@ func testLists(t *testing.T, h Harness) {
 		{"targets", ledger.Filter{States: []string{"diverged"}, Limit: 1}, "other"},
 		{"targets", ledger.Filter{Since: day(1.5), Targets: []string{"o*"}}, "other"},
 	} {
-		got := names(c.list, c.f)
+		got := b.names(c.list, c.f, start)
 		if c.list == "findings" { // at one time in no order that matters
 			got = sorted(got)
 		}
@@ -270,6 +227,53 @@ func testLists(t *testing.T, h Harness) {
 			t.Errorf("%s %+v: %s", c.list, c.f, d)
 		}
 	}
+}
+
+// names lists what a filter chooses: targets by name, with the fragment for findings,
+// and passes by their hours after start.
+func (b *bundle) names(list string, f ledger.Filter, start time.Time) (out []string) {
+	b.t.Helper()
+	ctx, t := b.t.Context(), b.t
+	var err error
+	switch list {
+	case "findings":
+		var fs []ledger.Finding
+		fs, err = b.ListFindings(ctx, f)
+		for _, r := range fs {
+			out = append(out, fmt.Sprint(r.Finding.Target, " ", *r.Finding.FragmentID))
+		}
+	case "repairs":
+		var rs []ledger.Repair
+		rs, err = b.ListRepairs(ctx, f)
+		for _, r := range rs {
+			if len(r.Fragments) != 2 || r.Messages != nil {
+				t.Errorf("fragments %+v, messages %v", r.Fragments, r.Messages)
+			}
+			out = append(out, r.Target)
+		}
+	case "cooldowns":
+		var cs []ledger.Cooldown
+		cs, err = b.ListCooldowns(ctx, f)
+		for _, c := range cs {
+			out = append(out, *c.Target)
+		}
+	case "passes":
+		var ps []ledger.PassRow
+		ps, err = b.ListPasses(ctx, f)
+		for _, p := range ps {
+			out = append(out, fmt.Sprint(int64(p.StartedAt.Sub(start).Round(time.Hour)/time.Hour)))
+		}
+	case "targets":
+		var ts []ledger.TargetHealth
+		ts, err = b.ListTargets(ctx, f)
+		for _, r := range ts {
+			out = append(out, r.Name)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func sorted(ss []string) []string {

@@ -72,6 +72,11 @@ func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, f
 	if !found {
 		return sum, fmt.Errorf("%w: pass %s", ledger.ErrNotFound, r.PassID)
 	}
+	if r.Lease != nil {
+		if err := hold(ctx, c, *r.Lease, false); err != nil {
+			return sum, err
+		}
+	}
 	// The target's row first: two that record the same target take turns on it.
 	if err := meetTarget(ctx, c, now, r.Target, r.PassID, looked(r.Result), r.Result.Version); err != nil {
 		return sum, err
@@ -79,6 +84,12 @@ func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, f
 	if err := recordResult(ctx, c, now, r); err != nil {
 		return sum, err
 	}
+	fresh, err := withoutStale(ctx, c, r, began, findings)
+	if err != nil {
+		return sum, err
+	}
+	sum.Stale = int64(len(findings) - len(fresh))
+	findings = fresh
 	if err := stageFindings(ctx, c, now, r, findings); err != nil {
 		return sum, err
 	}
@@ -236,6 +247,26 @@ ON CONFLICT (finding_id) DO UPDATE SET ` + excluded(taken...) + `,
 const upsertSightings = `INSERT INTO reconcile.pass_findings (pass_id, finding_id, event, verdict, rows_at_risk, recorded_at)
 SELECT pass_id, finding_id, 'seen', verdict, rows_at_risk, seen_at FROM incoming_findings WHERE true
 ON CONFLICT (pass_id, finding_id) DO UPDATE SET event = 'seen', verdict = excluded.verdict, rows_at_risk = excluded.rows_at_risk, recorded_at = excluded.recorded_at`
+
+// withoutStale leaves out what another pass saw resolved after this one began: a pass
+// that was held up does not open again what was healed meanwhile.
+func withoutStale(ctx context.Context, c Conn, r ledger.TargetRecord, began time.Time, findings []reconcile.Finding) ([]reconcile.Finding, error) {
+	if len(findings) == 0 {
+		return nil, nil
+	}
+	healed := map[string]bool{}
+	err := each(ctx, c, "SELECT finding_id FROM reconcile.findings WHERE target_uri = $1 AND resolved_at > $2 AND resolved_pass_id <> $3",
+		[]any{text(r.Target.URI), began, text(r.PassID)}, func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			healed[id] = true
+			return err
+		})
+	if err != nil || len(healed) == 0 {
+		return findings, err
+	}
+	return slices.DeleteFunc(slices.Clone(findings), func(f reconcile.Finding) bool { return healed[text(f.FindingID)] }), nil
+}
 
 // resolve ends the open findings that the look answers. A look that began before the
 // finding was last seen by another pass does not know better.
