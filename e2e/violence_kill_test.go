@@ -101,6 +101,24 @@ func TestAManifestOnItsWayWhenTheProcessDiedIsFound(t *testing.T) {
 	x.settledOnce()
 }
 
+// The lease of a process that died runs out by itself: the same command, at once, waits
+// for that and goes on.
+func TestTheLeaseOfADeadProcessIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	x := newScene(t)
+	reached, letGo := x.w.hold(stop{call.manifest, true})
+	defer letGo(false)
+	p := x.start()
+	await(t, reached, p)
+	p.signal(syscall.SIGKILL)
+	<-p.done
+	r := x.start().ended(110 * time.Second).exit(reconcile.ExitClean)
+	if got := outcome(r.pass()); len(got.repairs) != 1 || got.repairs[0] != "drop_fragment applied" {
+		t.Errorf("%+v\n%s", got, clip(r.stderr))
+	}
+	x.settledOnce()
+}
+
 // killAt kills a repair at a point, and lets its lease run out.
 func (x *scene) killAt(reached <-chan struct{}, letGo func(bool)) {
 	x.t.Helper()

@@ -153,13 +153,12 @@ func TestTwoProcessesMakeOneRepair(t *testing.T) {
 			} else {
 				x.repair("--mode", "off") // makes the file
 			}
-			// The first holds the lock while the second comes to it.
-			reached, letGo := x.w.hold(stop{call.transaction, false})
+			// The first holds the lock, and has intended nothing, while the second comes to it.
+			reached, letGo := x.w.hold(stop{func(c call) bool { return c.write == 1 }, false})
 			defer letGo(false)
 			p := x.start()
 			await(t, reached, p)
-			q := x.repair()
-			if got := outcome(q.exit(reconcile.ExitLocked).pass()); got.state != "locked" || len(got.repairs) != 0 {
+			if got := outcome(x.repair().exit(reconcile.ExitLocked).pass()); got.state != "locked" || len(got.repairs) != 0 {
 				t.Errorf("the second: %+v", got)
 			}
 			letGo(true)
@@ -179,43 +178,47 @@ func TestAProcessThatWasPausedPastItsLeaseDoesNothingMore(t *testing.T) {
 	for name, url := range ledgers(t) {
 		for _, at := range []struct {
 			name string
-			call func(call) bool
-			// first is whether the one that was paused made the repair.
-			after bool
-		}{{"before the transaction", call.transaction, false}, {"after the transaction", call.transaction, true}, {"after the manifest", call.manifest, true}} {
+			stop stop
+			// made: the paused one had made the repair; the other only found that out.
+			made bool
+		}{
+			{"before the transaction", stop{call.transaction, false}, false},
+			{"after the transaction", stop{call.transaction, true}, false},
+			{"after the manifest", stop{call.manifest, true}, true},
+		} {
 			t.Run(name+" "+at.name, func(t *testing.T) {
 				t.Parallel()
 				x := newScene(t)
 				if u := url(t); u != "" {
 					x.database = u
 				}
-				reached, letGo := x.w.hold(stop{at.call, at.after})
+				reached, letGo := x.w.hold(at.stop)
 				defer letGo(false)
 				p := x.start()
 				await(t, reached, p)
 				p.signal(syscall.SIGSTOP)
 				expireLeases(t, x.database)
 				r := x.repair().exit(reconcile.ExitClean)
-				if got := outcome(r.pass()); got.state != "repaired" && got.state != "clean" {
-					t.Errorf("the second: %+v\n%s", got, clip(r.stderr))
+				if got := outcome(r.pass()); got.state != map[bool]string{true: "clean", false: "repaired"}[at.made] {
+					t.Errorf("the other: %+v\n%s", got, clip(r.stderr))
 				}
-				before := len(x.w.calls())
 				letGo(true)
 				p.signal(syscall.SIGCONT)
 				first := p.ended(2 * time.Minute)
-				t.Logf("the first ended with %d: %+v\n%s", first.code, outcome(first.pass()), clip(first.stderr))
-				puts := 0
-				for _, c := range x.w.calls()[before:] {
-					if c.manifest() {
-						puts++
+				got, last := outcome(first.pass()), lostRecords(t, first.stderr)
+				if at.made {
+					first.exit(reconcile.ExitCommitFailed)
+					if got.reason != "not_recorded" || len(last) != 1 || last[0].Repair.State != "applied" {
+						t.Errorf("the paused one: %+v, last resort %+v", got, last)
+					}
+				} else {
+					first.exit(reconcile.ExitLocked)
+					if got.state != "locked" || got.reason != "lock_lost" || len(last) != 0 {
+						t.Errorf("the paused one: %+v, last resort %+v", got, last)
 					}
 				}
-				t.Logf("%d manifests sent after it went on", puts)
 				x.settledOnce()
 				x.readable()
-				if n := len(lostRecords(t, first.stderr)); n > 0 && first.code != int(reconcile.ExitCommitFailed) {
-					t.Errorf("%d last resorts and exit %d", n, first.code)
-				}
 			})
 		}
 	}

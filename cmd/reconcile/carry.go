@@ -56,7 +56,11 @@ func (w *work) applyOptions() pass.ApplyOptions {
 func (w *work) lost(r ledger.Repair, o ledger.Outcome, err error) {
 	w.unrecorded++
 	r.CommittedVersion, r.RowsDropped, r.Error = o.CommittedVersion, o.RowsDropped, o.Error
-	slog.New(slog.NewJSONHandler(w.stderr, nil)).Warn("a repair was made and is not in the ledger; the next pass settles it", "pass_id", w.doc.PassID, "err", err.Error(), "repair", r)
+	what := "a repair was made and is not in the ledger"
+	if o.State != ledger.StateApplied {
+		what = "a repair was tried and what became of it is not in the ledger"
+	}
+	slog.New(slog.NewJSONHandler(w.stderr, nil)).Warn(what+"; the next pass settles it", "pass_id", w.doc.PassID, "err", err.Error(), "repair", r)
 }
 
 // settle finds out what became of the repairs that earlier passes left open, before

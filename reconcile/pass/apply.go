@@ -247,6 +247,13 @@ func (a *applier) commit(ctx context.Context, r reconcile.Repairer, lease ledger
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleGrace)
 	defer cancel()
 	if err := a.opts.Ledger.Settle(sctx, lease, id, o); err != nil {
+		if errors.Is(err, ledger.ErrFenced) && (state == reconcile.CommitConflict || state == reconcile.CommitFailed) {
+			// Nothing landed, and whoever took the lock finds that out by itself.
+			a.opts.Logger.Warn("the lock was lost while a repair was tried; nothing of it is in the table", "target", t.Name, "repair_id", id, "outcome", o.State, "err", err)
+			a.report(rec, o)
+			a.setState(t, reconcile.StateLocked, "lock_lost")
+			return false, nil
+		}
 		a.lost(t, rec, o, err)
 		return false, nil
 	}
