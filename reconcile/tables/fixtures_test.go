@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,5 +172,27 @@ func expect(t *testing.T, how, root string, ref reconcile.Reference, v reconcile
 	}
 	if out.Exit() != want {
 		t.Errorf("%s %s: exit %d, want %d", how, ref.Path, out.Exit(), want)
+	}
+}
+
+// A drop that leaves a vector index without a fragment takes its entry out too, in
+// a commit of its own: the library's optimize would fail on it.
+func TestADropTakesAnEmptyVectorIndexWithIt(t *testing.T) {
+	t.Parallel()
+	root := lancetest.CopyFixture(t, "0.39.0/vector", t.TempDir())
+	for _, ref := range references(t, root, reconcile.VersionsCurrent) {
+		if ref.Role == reconcile.RoleData && ref.FragmentID < 2 {
+			if err := os.Remove(ref.Location.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out := look(t, root, reconcile.VersionsCurrent, nil)
+	var got []string
+	for _, a := range out.Actions {
+		got = append(got, fmt.Sprintf("%s %d %d", a.Action, len(a.Fragments), len(a.Files)))
+	}
+	if want := []string{"drop_fragment 2 0", "drop_index 0 0"}; !slices.Equal(got, want) {
+		t.Errorf("actions %v, want %v", got, want)
 	}
 }

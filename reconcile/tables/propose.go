@@ -30,7 +30,7 @@ func (t *Table) Propose(ctx context.Context, findings []reconcile.Finding, polic
 	}
 	p.limits()
 	p.trimBlocks()
-	return p.actions(), nil
+	return p.actions()
 }
 
 // fillScopes writes, for each damaged object, which versions in scope name it.
@@ -363,10 +363,11 @@ func (p *proposal) trimBlocks() {
 
 // actions gathers what nothing blocks: one drop for all fragments, one for each
 // index, one restore.
-func (p *proposal) actions() []reconcile.PlanAction {
+func (p *proposal) actions() ([]reconcile.PlanAction, error) {
 	base := reconcile.PlanAction{Target: p.t.target.Name, URI: p.t.target.Location.String(), ReadVersion: p.t.version, Fragments: []reconcile.PlanFragment{}, Files: []string{}}
 	var out []reconcile.PlanAction
-	if drop := p.dropFragments(base); drop != nil {
+	drop := p.dropFragments(base)
+	if drop != nil {
 		out = append(out, *drop)
 	}
 	restore := base
@@ -397,12 +398,17 @@ func (p *proposal) actions() []reconcile.PlanAction {
 	for _, uuid := range order {
 		out = append(out, *indexes[uuid])
 	}
+	more, err := p.dropUncovered(base, drop, indexes)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, more...)
 	if len(restore.Files) > 0 {
 		restore.Source = reconcile.Ptr("versions")
 		restore.ExpectedEffect = fmt.Sprintf("brings back %d objects from older versions; no row is lost", len(restore.Files))
 		out = append(out, restore)
 	}
-	return out
+	return out, nil
 }
 
 // dropFragments is the one drop of all fragments that nothing blocks. A fragment

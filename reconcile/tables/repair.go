@@ -313,6 +313,31 @@ func (c *commit) prepareDropIndex(ctx context.Context, a reconcile.PlanAction, p
 	if message == nil {
 		return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "index " + *a.IndexUUID + " is not in the newest version"}
 	}
+	if err := c.indexIsLost(ctx, m, a, p); err != nil {
+		return err
+	}
+	var err error
+	if c.proposal, err = m.ProposeDropIndex(*a.IndexUUID, info); err != nil {
+		return err
+	}
+	c.effect = c.base(reconcile.ActionDropIndex, info)
+	c.effect.IndexUUID, c.effect.IndexMessage, c.effect.RowsDropped = a.IndexUUID, message, reconcile.Ptr(int64(0))
+	return nil
+}
+
+// indexIsLost returns a Refusal unless the planned files of the index are still
+// broken or, for an entry planned without files, no fragment is left that it covers.
+func (c *commit) indexIsLost(ctx context.Context, m *lance.Manifest, a reconcile.PlanAction, p reconcile.Preparation) error {
+	if len(a.Files) == 0 {
+		empty, err := uncovered(m, nil)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(empty, func(x lance.Index) bool { return x.UUID == *a.IndexUUID }) {
+			return nil
+		}
+		return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "the index covers fragments that are there"}
+	}
 	var refs []reconcile.Reference
 	for ref, err := range c.table.viewReferences(ctx, c.table.views[0]) {
 		if err != nil {
@@ -329,11 +354,6 @@ func (c *commit) prepareDropIndex(ctx context.Context, a reconcile.PlanAction, p
 	if !slices.Contains(broken, true) {
 		return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "the index is whole again"}
 	}
-	if c.proposal, err = m.ProposeDropIndex(*a.IndexUUID, info); err != nil {
-		return err
-	}
-	c.effect = c.base(reconcile.ActionDropIndex, info)
-	c.effect.IndexUUID, c.effect.IndexMessage, c.effect.RowsDropped = a.IndexUUID, message, reconcile.Ptr(int64(0))
 	return nil
 }
 
