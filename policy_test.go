@@ -362,3 +362,25 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+// The README's questions are those that the ledger's tests answer.
+func TestReadmeHasTheAnalystQueries(t *testing.T) {
+	t.Parallel()
+	sql, err := os.ReadFile("docs/analyst-queries.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	questions := strings.Split(string(sql), "-- Q: ")[1:]
+	if len(questions) != 5 {
+		t.Errorf("%d questions, want 5", len(questions))
+	}
+	for _, q := range questions {
+		if !strings.Contains(string(readme), strings.TrimSpace(q)) {
+			t.Errorf("README.md lacks, or has otherwise: %.60s", q)
+		}
+	}
+}
