@@ -2,10 +2,18 @@ package tables
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
 )
+
+// Digest is how a plan names a fragment's bytes.
+func Digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
 
 // fataler is what a testing.T and a rapid.T share.
 type fataler interface {

@@ -96,19 +96,34 @@ func (t *Table) Open(ctx context.Context) (reconcile.Facts, error) {
 		return reconcile.Facts{}, err
 	}
 	t.main = &rooted{r: r, root: t.target.Location}
-	vs, m, facts := t.newest(ctx)
-	if facts != nil || ctx.Err() != nil {
-		if ctx.Err() != nil {
-			return reconcile.Facts{}, context.Cause(ctx)
+	for try := 1; ; try++ {
+		facts, overtaken, err := t.open(ctx)
+		if err != nil || !overtaken || try == openTries {
+			return facts, err
 		}
-		return *facts, nil
+	}
+}
+
+// openTries is how often a table is opened anew whose writers were faster than the
+// opening.
+const openTries = 5
+
+// open reads the newest version. overtaken reports that what speaks of a higher
+// version may speak of one that was committed since the listing.
+func (t *Table) open(ctx context.Context) (out reconcile.Facts, overtaken bool, err error) {
+	vs, m, facts := t.newest(ctx)
+	if ctx.Err() != nil {
+		return out, false, context.Cause(ctx)
+	}
+	if facts != nil {
+		return *facts, false, nil
 	}
 	t.version, t.versions = m.Version, vs
-	out := reconcile.Facts{Version: reconcile.Ptr(m.Version), Control: t.main.root.Join(vs.Newest().Name)}
+	out = reconcile.Facts{Version: reconcile.Ptr(m.Version), Control: t.main.root.Join(vs.Newest().Name)}
 	if err := m.CheckReaderFlags(); err != nil {
 		out.Settled, out.State, out.Reason = true, reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
 		t.opts.Logger.Warn("table cannot be read by this version", "target", t.target.Name, "err", err)
-		return out, nil
+		return out, false, nil
 	}
 	if err := m.CheckWriterFlags(); err != nil {
 		out.Blocks = append(out.Blocks, reconcile.BlockedUnknownWriterFlags)
@@ -117,17 +132,23 @@ func (t *Table) Open(ctx context.Context) (reconcile.Facts, error) {
 		out.Blocks = append(out.Blocks, reconcile.BlockedExternalCommitStore)
 	}
 	if err := t.count(m, &out); err != nil {
-		return t.corrupt(vs.Newest(), err), nil
+		return t.corrupt(vs.Newest(), err), false, nil
 	}
-	if err := t.addTraces(ctx, vs, m, &out); err != nil {
-		return reconcile.Facts{}, err
+	doubted, err := t.addTraces(ctx, vs, m, &out)
+	if err != nil {
+		return reconcile.Facts{}, false, err
+	}
+	if doubted {
+		// A listing that fails says nothing; the doubt stays.
+		again, err := lance.ListVersions(ctx, t.main)
+		overtaken = err == nil && again.Newest().Version > m.Version
 	}
 	if err := t.openViews(ctx, vs, m, &out); err != nil {
-		return reconcile.Facts{}, err
+		return reconcile.Facts{}, false, err
 	}
 	out.NotChecked = append(out.NotChecked, notLookedAt(m)...)
 	out.NotChecked = append(out.NotChecked, t.indexNote...)
-	return out, nil
+	return out, overtaken, nil
 }
 
 // count walks the fragments once for what the target's line says.
@@ -306,15 +327,15 @@ func (t *Table) metadataFinding(name string, v reconcile.Verdict, reason string,
 
 // addTraces looks for signs of a version above the newest. A tag or branch that
 // names one proves that the table was rolled back; anything else is a trace that
-// leaves the newest version in doubt.
-func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Manifest, out *reconcile.Facts) error {
+// leaves the newest version in doubt. doubted reports that there was either.
+func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Manifest, out *reconcile.Facts) (doubted bool, err error) {
 	traces, err := lance.Traces(ctx, t.main, vs, m)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	t.noteRefs(err, out)
 	if a := t.opts.AcceptVersion; a != nil && *a == m.Version {
-		return nil
+		return false, nil
 	}
 	proven := slices.ContainsFunc(traces, func(tr lance.Trace) bool { return tr.Strong })
 	for _, tr := range traces {
@@ -327,6 +348,7 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 		if tr.Kind == lance.TransactionTrace && t.own(ctx, tr.Name) {
 			continue // a commit of ours that lost a race; the ledger knows how it ended
 		}
+		doubted = true
 		if tr.Strong {
 			out.State = reconcile.StateRolledBack
 			kind := "branch"
@@ -343,7 +365,7 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 		f.Version = tr.Version
 		out.Findings = append(out.Findings, f)
 	}
-	return nil
+	return doubted, nil
 }
 
 // commitInFlight is how long a transaction file without its manifest is nothing
