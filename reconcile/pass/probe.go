@@ -27,26 +27,36 @@ const (
 // ErrUnconditional: a store overwrote an object that it was told not to.
 var ErrUnconditional = errors.New("the store ignores If-None-Match: concurrent commits would overwrite each other")
 
+// probeTries bounds how often the test's object is put: twice when every answer comes,
+// and once more for an answer that does not.
+const probeTries = 3
+
 // ProbeConditional tests that the store below root refuses to create an object
 // that is there. It writes the one object <root>/.reconcile-probe.
+//
+// An answer that was lost proves nothing either way: only the refusal of a create
+// proves that conditions hold, and only two that were accepted that they do not.
 func ProbeConditional(ctx context.Context, w objstore.Creator, root objstore.Location) error {
-	create := func() error {
+	var last error
+	accepted := 0
+	for range probeTries {
 		_, err := w.Create(ctx, root.Join(ProbeName), strings.NewReader(probeContent), int64(len(probeContent)))
-		return err
+		switch {
+		case errors.Is(err, objstore.ErrExist):
+			return nil
+		case err == nil:
+			if accepted++; accepted == 2 {
+				return ErrUnconditional
+			}
+		default:
+			last = fmt.Errorf("conditional-write test below %s: %w", root, err)
+			var answer *objstore.Error
+			if ctx.Err() != nil || !errors.As(err, &answer) || !answer.Retryable() {
+				return last
+			}
+		}
 	}
-	switch err := create(); {
-	case errors.Is(err, objstore.ErrExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("conditional-write test below %s: %w", root, err)
-	}
-	switch err := create(); {
-	case errors.Is(err, objstore.ErrExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("conditional-write test below %s: %w", root, err)
-	}
-	return ErrUnconditional
+	return last
 }
 
 // conditionalWrites runs the test once a pass for each root of an object store, and
