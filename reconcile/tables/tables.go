@@ -118,7 +118,7 @@ func (t *Table) open(ctx context.Context) (out reconcile.Facts, overtaken bool, 
 	if facts != nil {
 		return *facts, false, nil
 	}
-	t.version, t.versions = m.Version, vs
+	t.version, t.versions, t.indexNote, t.maintained = m.Version, vs, nil, nil
 	out = reconcile.Facts{Version: reconcile.Ptr(m.Version), Control: t.main.root.Join(vs.Newest().Name)}
 	if err := m.CheckReaderFlags(); err != nil {
 		out.Settled, out.State, out.Reason = true, reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
