@@ -196,7 +196,7 @@ func TestKilledAtRandomOnFilesARepairIsMadeOnce(t *testing.T) {
 	var roots []string
 	var mu sync.Mutex
 	t.Run("runs", func(t *testing.T) {
-		for i := range 24 {
+		for i := range 12 {
 			// The commit lies between the looks: most of the moments are there.
 			at := time.Duration(float64(whole) * (0.2 + 0.8*rng.Float64()))
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
