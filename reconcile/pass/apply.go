@@ -121,10 +121,37 @@ type applier struct {
 	probed map[objstore.Location]error
 }
 
+// lockPoll is how often a lock that is held is asked for again.
+const lockPoll = 2 * time.Second
+
+// acquire takes a target's lock. A holder that died leaves it until its lease has
+// run out, and one that is at work renews it; a repair that was asked for by name
+// waits until it knows which. A scheduled one comes again.
+func (a *applier) acquire(ctx context.Context, uri string) (ledger.Lease, error) {
+	var until time.Time
+	for waited := time.Duration(0); ; waited += lockPoll {
+		lease, err := a.opts.Ledger.Acquire(ctx, uri, a.opts.Owner, ledger.DefaultLease)
+		var held *ledger.LockedError
+		if !errors.As(err, &held) || a.opts.Trigger == ledger.TriggerSchedule || waited > ledger.DefaultLease {
+			return lease, err
+		}
+		if !until.IsZero() && held.Until.After(until) {
+			return lease, err // renewed: somebody is at work
+		}
+		if until.IsZero() {
+			a.opts.Logger.Warn("target is locked; waiting to see whether its holder lives", "until", held.Until, "err", err)
+		}
+		until = held.Until
+		if serr := a.opts.Clock.Sleep(ctx, lockPoll); serr != nil {
+			return lease, err
+		}
+	}
+}
+
 // target carries out one target's actions under its lock.
 func (a *applier) target(ctx context.Context, t reconcile.Target, actions []reconcile.PlanAction) error {
 	uri := t.Location.Canonical()
-	lease, err := a.opts.Ledger.Acquire(ctx, uri, a.opts.Owner, ledger.DefaultLease)
+	lease, err := a.acquire(ctx, uri)
 	switch {
 	case errors.Is(err, ledger.ErrLocked):
 		a.opts.Logger.Warn("target is locked", "target", t.Name, "err", err)
