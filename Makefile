@@ -23,7 +23,8 @@ tools: ## Find or install what the tests need: PostgreSQL, node packages, an S3 
 	@.ci/tools
 
 test: tools ## Run every test with the race detector; installs what is missing
-	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -timeout 20m $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -v /e2e$$)
+	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -short -timeout 10m $(TESTFLAGS) ./e2e
 
 ci: ## What CI runs: tests, lint, end-to-end tests of the plain binary, fuzzers
 	.ci/run

@@ -188,3 +188,12 @@ func text(s *string) string {
 	}
 	return *s
 }
+
+// long marks a test that takes a good part of a minute. `make e2e` runs it, and
+// -short, which is how `make test` runs this folder, passes over it.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long; make e2e runs it")
+	}
+}

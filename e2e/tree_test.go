@@ -97,6 +97,7 @@ func (tr tree) check(t *testing.T, d document) {
 }
 
 func TestTreeOfRealStoresOnFiles(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, c := range []struct{ name, damage string }{{"healthy", "none"}, {"damaged", lookDamages}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,6 +111,7 @@ func TestTreeOfRealStoresOnFiles(t *testing.T) {
 }
 
 func TestTreeOfRealStoresOnS3(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, c := range []struct{ name, damage string }{{"healthy", "none"}, {"damaged", lookDamages}} {
 		t.Run(c.name, func(t *testing.T) {

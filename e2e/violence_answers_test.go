@@ -12,6 +12,7 @@ import (
 // A server that takes every PUT, condition or not: the test before the first commit
 // notices, and nothing but the test's own object is written.
 func TestAServerThatIgnoresTheConditionIsRefused(t *testing.T) {
+	long(t)
 	t.Parallel()
 	x := newScene(t)
 	x.w.strip = true
@@ -35,6 +36,7 @@ func TestAServerThatIgnoresTheConditionIsRefused(t *testing.T) {
 // The manifest is stored, and the answer is 500; or something on the way sent it
 // again, and the answer is that it is there.
 func TestAManifestThatWasStoredAndAnsweredOtherwiseIsOurs(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusConflict, http.StatusPreconditionFailed} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
@@ -62,6 +64,7 @@ func TestAManifestThatWasStoredAndAnsweredOtherwiseIsOurs(t *testing.T) {
 
 // The reply of each write is lost after its effect, once or every time.
 func TestALostReplyOfAnyWriteIsSettled(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const writes = 4 // the conditional-write test twice, transaction, manifest
 	for n := 1; n <= writes; n++ {

@@ -60,6 +60,7 @@ func await(t *testing.T, reached <-chan struct{}, p *process) {
 
 // kill -9 before and after every write to the store, then the same command again.
 func TestKilledAtAnyWriteARepairIsMadeOnce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for n, what := range []string{"test", "second test", "transaction", "manifest"} {
 		for _, after := range []bool{false, true} {
@@ -82,6 +83,7 @@ func TestKilledAtAnyWriteARepairIsMadeOnce(t *testing.T) {
 // A manifest that was on its way when the process died, and that the store takes
 // while the next pass already looks.
 func TestAManifestOnItsWayWhenTheProcessDiedIsFound(t *testing.T) {
+	long(t)
 	t.Parallel()
 	x := newScene(t)
 	reached, letGo := x.w.hold(stop{call.manifest, false})
@@ -104,6 +106,7 @@ func TestAManifestOnItsWayWhenTheProcessDiedIsFound(t *testing.T) {
 // The lease of a process that died runs out by itself: the same command, at once, waits
 // for that and goes on.
 func TestTheLeaseOfADeadProcessIsWaitedFor(t *testing.T) {
+	long(t)
 	t.Parallel()
 	x := newScene(t)
 	reached, letGo := x.w.hold(stop{call.manifest, true})
@@ -146,6 +149,7 @@ func (x *scene) again(t *testing.T) {
 // kill -9 at every request from the first write on, reads too: between any two writes
 // to the ledger lies one. The lost fragment is dropped once, whatever happens.
 func TestKilledAtAnyRequestARepairIsMadeOnce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	calm := newScene(t)
 	calm.repair().exit(reconcile.ExitClean)
@@ -182,6 +186,7 @@ func TestKilledAtAnyRequestARepairIsMadeOnce(t *testing.T) {
 
 // kill -9 at random moments of repairs of a table in a folder.
 func TestKilledAtRandomOnFilesARepairIsMadeOnce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -278,6 +283,7 @@ func (r result) lines(t *testing.T) []map[string]any {
 // The first SIGTERM ends the pass: what was sent is awaited and recorded, and no new
 // write begins.
 func TestTerminatedInACommitNoNewWriteBegins(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -320,6 +326,7 @@ func TestTerminatedInACommitNoNewWriteBegins(t *testing.T) {
 
 // A store that never answers: the program ends within the grace all the same.
 func TestTerminatedWhileTheStoreIsSilentItEndsInTime(t *testing.T) {
+	long(t)
 	t.Parallel()
 	x := newScene(t)
 	reached, letGo := x.w.hold(stop{call.manifest, true})

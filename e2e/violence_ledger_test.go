@@ -57,6 +57,7 @@ func lostRecords(t *testing.T, stderr string) []lostRecord {
 // Postgres goes away between the commit and its record: the record is on stderr and in
 // the reports, and the next pass settles it.
 func TestAPostgresThatGoesAwayAfterTheCommitLosesNoRecord(t *testing.T) {
+	long(t)
 	t.Parallel()
 	pg := servertest.NewPostgres(t)
 	x := newScene(t)
@@ -109,6 +110,7 @@ func TestAPostgresThatGoesAwayAfterTheCommitLosesNoRecord(t *testing.T) {
 
 // Postgres goes away before anything was intended: nothing is done.
 func TestAPostgresThatGoesAwayBeforeTheCommitStopsIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	pg := servertest.NewPostgres(t)
 	x := newScene(t)
@@ -143,6 +145,7 @@ func TestAPostgresThatGoesAwayBeforeTheCommitStopsIt(t *testing.T) {
 
 // Two processes at once, one ledger of either kind: one repair.
 func TestTwoProcessesMakeOneRepair(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, url := range ledgers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +177,7 @@ func TestTwoProcessesMakeOneRepair(t *testing.T) {
 // takes the lock and repairs. Back at work, the first drops nothing and overwrites no
 // record. The lease is made to run out in the ledger: nothing shortens it otherwise.
 func TestAProcessThatWasPausedPastItsLeaseDoesNothingMore(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, url := range ledgers(t) {
 		for _, at := range []struct {

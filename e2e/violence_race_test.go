@@ -237,6 +237,7 @@ func (a arena) files(t *testing.T, version uint64) map[uint64]string {
 // While the real library appends, deletes and compacts, twenty lost fragments are
 // dropped, each alone, and nothing else is lost: row by row.
 func TestRepairsRaceWithTheRealLibrary(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, make := range map[string]func(*testing.T) arena{"files": fileArena, "s3": s3Arena} {
 		t.Run(name, func(t *testing.T) {
@@ -320,6 +321,7 @@ func race(t *testing.T, a arena, repairs, commits int) {
 // A version that a writer commits between the listing of the versions and the reading of
 // what speaks of it is no trace of a lost one: the table is listed again.
 func TestAWriterThatCommitsWhileTheTableIsOpenedLeavesNoDoubt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		spoken *lancetest.Builder
