@@ -18,6 +18,9 @@ const PlanVersion = 1
 // proven missing a day ago deserves to be looked at anew.
 const PlanLifetime = 24 * time.Hour
 
+// planClockSkew is how far the clock of the host that made a plan may be ahead.
+const planClockSkew = 10 * time.Minute
+
 // Sentinels of [DecodePlan].
 var (
 	// ErrPlanAltered: the file is not, byte for byte, what was written.
@@ -155,6 +158,9 @@ func DecodePlan(data []byte, now time.Time) (Plan, error) {
 	}
 	if !p.doc.ExpiresAt.Equal(p.doc.CreatedAt.Add(PlanLifetime)) {
 		return Plan{}, fmt.Errorf("decode plan: %w: it lives longer than plans do", ErrPlanAltered)
+	}
+	if p.doc.CreatedAt.Sub(now) > planClockSkew {
+		return Plan{}, fmt.Errorf("decode plan: %w: it was made in the future, at %s", ErrPlanAltered, p.doc.CreatedAt.Format(time.RFC3339))
 	}
 	if !now.Before(p.doc.ExpiresAt) {
 		return Plan{}, fmt.Errorf("decode plan: %w at %s", ErrPlanExpired, p.doc.ExpiresAt.Format(time.RFC3339))

@@ -273,3 +273,21 @@ func FuzzDecodePlan(f *testing.F) {
 		}
 	})
 }
+
+func TestAPlanOfTheFutureIsNoPlan(t *testing.T) {
+	t.Parallel()
+	p, err := NewPlan(PlanSpec{ID: "i", CreatedAt: planTime, Limits: DefaultLimits()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodePlan(data, planTime.Add(-time.Hour)); !errors.Is(err, ErrPlanAltered) {
+		t.Errorf("a plan made an hour from now: %v", err)
+	}
+	if _, err := DecodePlan(data, planTime.Add(-time.Minute)); err != nil {
+		t.Errorf("a clock that is a minute ahead: %v", err)
+	}
+}

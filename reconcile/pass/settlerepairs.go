@@ -38,7 +38,7 @@ func (a *applier) settleOpen(ctx context.Context, r reconcile.Repairer, lease le
 			}
 		}
 		if !found {
-			text := "its process ended before the commit was made: no version carries its transaction"
+			text := "the commit did not land: no version carries its transaction"
 			o = ledger.Outcome{State: ledger.StateFailed, Error: &text}
 		}
 		if err := a.opts.Ledger.Settle(ctx, lease, rec.RepairID, o); err != nil {
@@ -55,10 +55,17 @@ const inFlight = 30 * time.Second
 
 // stillOnItsWay is how long to wait before the absence of a commit is believed.
 func (a *applier) stillOnItsWay(rec ledger.Repair) time.Duration {
-	if rec.IntendedAt == nil {
+	// The last that was heard of the process: it intended, or it gave up waiting.
+	var last time.Time
+	for _, at := range []*time.Time{rec.IntendedAt, rec.SettledAt} {
+		if at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	if last.IsZero() {
 		return 0
 	}
-	return max(inFlight-a.opts.Clock.Now().Sub(*rec.IntendedAt), 0)
+	return max(inFlight-a.opts.Clock.Now().Sub(last), 0)
 }
 
 // Settle settles what earlier passes left open on the targets, before anything

@@ -238,6 +238,7 @@ func (p *proposal) propose() {
 	for _, d := range p.fragments {
 		d.drop = slices.ContainsFunc(d.findings, func(f *reconcile.Finding) bool { return f.ProposedAction == reconcile.ActionDropFragment })
 	}
+	p.shareBlocks()
 	everything := p.lostData > 0 && p.lostData >= p.t.dataFiles && !p.policy.AllowEmptyTable
 	for i := range p.findings {
 		f := &p.findings[i]
@@ -249,6 +250,26 @@ func (p *proposal) propose() {
 		}
 		if everything && f.ProposedAction == reconcile.ActionDropFragment {
 			block(f, reconcile.BlockedEverythingMissing)
+		}
+	}
+}
+
+// shareBlocks puts what blocks the drop for one damage of a fragment on the others:
+// a fragment is dropped whole or not at all.
+func (p *proposal) shareBlocks() {
+	for _, d := range p.fragments {
+		var blocks []string
+		for _, f := range d.findings {
+			if f.ProposedAction == reconcile.ActionDropFragment {
+				blocks = append(blocks, f.BlockedBy...)
+			}
+		}
+		for _, f := range d.findings {
+			for _, b := range blocks {
+				if f.ProposedAction == reconcile.ActionDropFragment {
+					block(f, b)
+				}
+			}
 		}
 	}
 }

@@ -60,6 +60,9 @@ func (r *Repairer) Prepare(ctx context.Context, a reconcile.PlanAction, p reconc
 	}) {
 		return nil, &reconcile.Refusal{Reason: reconcile.BlockedOutsideRoot, Detail: r.target.Location.String() + " is below no root of this invocation"}
 	}
+	if err := r.linked(); err != nil {
+		return nil, err
+	}
 	s, err := r.store(ctx)
 	if err != nil {
 		return nil, err
@@ -103,6 +106,25 @@ func (c *commit) stillThere(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// linked refuses a dataset whose folders that a commit writes to are links to
+// another place: what is written there is written outside the root.
+func (r *Repairer) linked() error {
+	if r.target.Location.Scheme != "file" {
+		return nil
+	}
+	for _, name := range []string{"_versions", "_transactions"} {
+		dir := r.target.Location.Join(name)
+		real, err := r.writers.Locate(dir.String())
+		if err != nil {
+			return err
+		}
+		if real != dir {
+			return &reconcile.Refusal{Reason: reconcile.BlockedOutsideRoot, Detail: dir.String() + " is a link to " + real.String()}
 		}
 	}
 	return nil

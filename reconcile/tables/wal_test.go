@@ -3,6 +3,8 @@ package tables_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -10,10 +12,37 @@ import (
 
 	"github.com/rocketkeep/reconcile/internal/lancetest"
 	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/internal/objstore/memstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
+
+// A folder of the dataset that is a link leads a commit out of the root.
+func TestALinkedFolderIsOutsideTheRoot(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"_versions", "_transactions"} {
+		dir := t.TempDir()
+		b := four()
+		b.WriteDir(t, filepath.Join(dir, "out", "t.lance"))
+		b.WriteDir(t, filepath.Join(dir, "root", "t.lance"), lancetest.Missing(b.DataName(1, 0)))
+		at := filepath.Join(dir, "root", "t.lance", name)
+		if err := errors.Join(os.RemoveAll(at), os.Symlink(filepath.Join(dir, "out", "t.lance", name), at)); err != nil {
+			t.Fatal(err)
+		}
+		stores := factory.New(factory.Options{})
+		root, err := stores.Locate(filepath.Join(dir, "root"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := tables.NewRepairer(reconcile.Target{Name: "table:t", Location: root.Join("t.lance"), Root: root}, stores, tables.RepairOptions{Roots: []objstore.Location{root}, Now: time.Now})
+		_, err = r.Prepare(t.Context(), reconcile.PlanAction{Action: reconcile.ActionDropFragment, ReadVersion: 3}, reconcile.Preparation{})
+		var refusal *reconcile.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != reconcile.BlockedOutsideRoot {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // What a table with a write-ahead log asks of a repair just before its commit.
 func TestTheWriteAheadLogIsAskedBeforeACommit(t *testing.T) {
