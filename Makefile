@@ -23,8 +23,7 @@ tools: ## Find or install what the tests need: PostgreSQL, node packages, an S3 
 	@.ci/tools
 
 test: tools ## Run every test with the race detector; installs what is missing
-	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -timeout 20m $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -v /e2e$$)
-	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -short -parallel 6 -timeout 10m $(TESTFLAGS) ./e2e
+	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -parallel 4 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 ci: ## What CI runs: tests, lint, end-to-end tests of the plain binary, fuzzers
 	.ci/run
@@ -51,7 +50,7 @@ judge: tools ## Let four releases of the real library judge our commits to table
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_JUDGE=all $(GO) test -count=1 -timeout 20m -run 'TestTheLibrary|TestDropping|TestAProcess|TestAnUndo' ./lance
 
 e2e: tools ## Drive the plain binary, as it ships, against real servers
-	RECONCILE_TEST_REQUIRE=$(REQUIRE) $(GO) test -count=1 -parallel 6 -timeout 15m ./e2e
+	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_E2E=all $(GO) test -count=1 -parallel 6 -timeout 15m ./e2e
 
 bench: ## Measure time and memory of whole runs
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 30m ./...
