@@ -218,3 +218,25 @@ func (x *Index) setExternal() error {
 		return err
 	})
 }
+
+// MaintainedIndexes are the names of the indices that the table's MemWAL keeps up
+// to date (MemWalIndexDetails.maintained_indexes, field 8), whose entries must
+// stay; none without a MemWAL.
+func (m *Manifest) MaintainedIndexes() ([]string, error) {
+	var names []string
+	for x, err := range m.Indices() {
+		if err != nil {
+			return nil, err
+		}
+		if x.Name != MemWALIndex {
+			continue
+		}
+		for b, err := range messages(x.Details, 8) {
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, string(b))
+		}
+	}
+	return names, nil
+}

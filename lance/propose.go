@@ -108,15 +108,13 @@ func (m *Manifest) ProposeDelete(fragmentIDs []uint64, predicate string, info Co
 // are as those of ProposeDelete.
 func (m *Manifest) ProposeDropIndex(uuid string, info CommitInfo) (*Proposal, error) {
 	var entry *Index
-	var maintained []string
+	maintained, err := m.MaintainedIndexes()
+	if err != nil {
+		return nil, err
+	}
 	for x, err := range m.Indices() {
 		if err != nil {
 			return nil, err
-		}
-		if x.Name == MemWALIndex {
-			if maintained, err = maintainedIndexes(x.Details); err != nil {
-				return nil, err
-			}
 		}
 		if x.UUID != uuid {
 			continue
@@ -135,18 +133,6 @@ func (m *Manifest) ProposeDropIndex(uuid string, info CommitInfo) (*Proposal, er
 		return nil, refuse("the MemWAL maintains the index %.80q", entry.Name)
 	}
 	return m.propose(change{operation: OpCreateIndex, body: appendMessage(nil, 2, entry.Raw), dropIndex: entry.Raw}, info)
-}
-
-// maintainedIndexes are the names of the indices that a MemWAL keeps up to date
-// (MemWalIndexDetails.maintained_indexes).
-func maintainedIndexes(details []byte) (names []string, err error) {
-	for b, err := range messages(details, 8) {
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, string(b))
-	}
-	return names, nil
 }
 
 // SameFragments tells which of the fragments that a lists are in b the same byte

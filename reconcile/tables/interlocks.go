@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/rocketkeep/reconcile/lance"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -74,39 +72,3 @@ func unconditional(w lance.WriterVersion) bool {
 	}
 	return slices.Compare([]int{major, minor}, conditionalSince[:]) < 0
 }
-
-// maintainedIndexes reads the names of the indexes that a table's MemWAL keeps up
-// to date, whose entries must stay: field 8 of lance.table.MemWalIndexDetails.
-func maintainedIndexes(m *lance.Manifest) ([]string, error) {
-	var out []string
-	for x, err := range m.Indices() {
-		if err != nil {
-			return nil, err
-		}
-		if x.Name != lance.MemWALIndex {
-			continue
-		}
-		for b := x.Details; len(b) > 0; {
-			num, typ, n := protowire.ConsumeTag(b)
-			if n < 0 {
-				return nil, protowire.ParseError(n)
-			}
-			b = b[n:]
-			if num == memWALMaintained && typ == protowire.BytesType {
-				v, n := protowire.ConsumeBytes(b)
-				if n < 0 {
-					return nil, protowire.ParseError(n)
-				}
-				out, b = append(out, string(v)), b[n:]
-				continue
-			}
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return nil, protowire.ParseError(n)
-			}
-			b = b[n:]
-		}
-	}
-	return out, nil
-}
-
-const memWALMaintained protowire.Number = 8

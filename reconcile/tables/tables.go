@@ -151,35 +151,16 @@ func (t *Table) open(ctx context.Context) (out reconcile.Facts, overtaken bool, 
 	return out, overtaken, nil
 }
 
-// count walks the fragments once for what the target's line says.
-func (t *Table) count(m *lance.Manifest, out *reconcile.Facts) error {
-	var live int64
-	known := true
-	for f, err := range m.Fragments() {
-		if err != nil {
-			return err
-		}
-		t.fragments++
-		rows, ok := f.LiveRows()
-		known = known && ok
-		live += rows
-		for i := range f.Files {
-			if !f.Files[i].Dead {
-				t.dataFiles++
-			}
-		}
-	}
+// count takes what the target's line says from the manifest's own survey.
+func (t *Table) count(m *lance.Manifest, out *reconcile.Facts) (err error) {
+	t.fragments, t.dataFiles = m.Summary.Fragments, m.Summary.DataFiles-m.Summary.DeadFiles
+	t.liveRows, t.liveKnown = m.Summary.LiveRows, m.Summary.LiveRows >= 0
 	out.Fragments = reconcile.Ptr(t.fragments)
-	t.liveRows, t.liveKnown = live, known
-	if known {
-		out.LiveRows = reconcile.Ptr(live)
+	if t.liveKnown {
+		out.LiveRows = reconcile.Ptr(t.liveRows)
 	}
-	if m.HasMemWAL() {
-		var err error
-		t.maintained, err = maintainedIndexes(m)
-		return err
-	}
-	return nil
+	t.maintained, err = m.MaintainedIndexes()
+	return err
 }
 
 // notLookedAt names the roles that this table has and that nothing here reads.
