@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -124,6 +125,24 @@ func NewFinding(t Target, ref Reference, at time.Time) Finding {
 		f.RowsAtRisk = Ptr(ref.LiveRows)
 	}
 	return f
+}
+
+// SetEvidence writes what a store's error tells (status, code, request id) into the
+// finding; what it does not tell stays as it is.
+func (f *Finding) SetEvidence(err error) {
+	var se *objstore.Error
+	if !errors.As(err, &se) {
+		return
+	}
+	if se.Status != 0 {
+		f.HTTPStatus = Ptr(se.Status)
+	}
+	if se.Code != "" {
+		f.ErrorCode = Ptr(se.Code)
+	}
+	if se.RequestID != "" {
+		f.RequestID = Ptr(se.RequestID)
+	}
 }
 
 // FindingIDOf is the identity of a reference's finding. A name that does not

@@ -232,14 +232,6 @@ func (d *discovery) problem(root, dir objstore.Location, err error) {
 		State: state, Reason: &reason, NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "not listed: " + reason}}})
 	f := reconcile.NewFinding(t, reconcile.Reference{Role: reconcile.RoleManifest, Location: dir, PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}, time.Time{})
 	f.Verdict, f.Reason = verdict, &reason
-	var se *objstore.Error
-	if errors.As(err, &se) {
-		if se.Status != 0 {
-			f.HTTPStatus = &se.Status
-		}
-		if se.Code != "" {
-			f.ErrorCode = &se.Code
-		}
-	}
+	f.SetEvidence(err)
 	d.found.Findings = append(d.found.Findings, f)
 }

@@ -236,16 +236,5 @@ func setAnswer(f *reconcile.Finding, a answer) {
 	if a.attrs.RequestID != "" {
 		f.RequestID = reconcile.Ptr(a.attrs.RequestID)
 	}
-	var se *objstore.Error
-	if errors.As(a.err, &se) {
-		if se.Status != 0 {
-			f.HTTPStatus = reconcile.Ptr(se.Status)
-		}
-		if se.Code != "" {
-			f.ErrorCode = reconcile.Ptr(se.Code)
-		}
-		if se.RequestID != "" {
-			f.RequestID = reconcile.Ptr(se.RequestID)
-		}
-	}
+	f.SetEvidence(a.err)
 }

@@ -291,18 +291,7 @@ func (t *Table) metadataFinding(name string, v reconcile.Verdict, reason string,
 		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}
 	f := reconcile.NewFinding(t.target, ref, time.Time{}) // the engine dates it
 	f.Verdict, f.Reason = v, reconcile.Ptr(reason)
-	var se *objstore.Error
-	if errors.As(err, &se) {
-		if se.Status != 0 {
-			f.HTTPStatus = reconcile.Ptr(se.Status)
-		}
-		if se.Code != "" {
-			f.ErrorCode = reconcile.Ptr(se.Code)
-		}
-		if se.RequestID != "" {
-			f.RequestID = reconcile.Ptr(se.RequestID)
-		}
-	}
+	f.SetEvidence(err)
 	return f
 }
 
