@@ -24,7 +24,23 @@ type Target struct {
 	// Listed means that a listing showed the target, as opposed to a user naming it:
 	// then something must be there.
 	Listed bool
+	// Registry is what the registries say of it: one of the Registry words, empty when
+	// none was read or the kind is in none.
+	Registry string
+	// RegistryURI is, with RegistryURIDiffers, the other place, as a person may read it.
+	RegistryURI string
+	// Row means that a registry row named it: when nothing is there it is a row
+	// without a store, and before a commit the row must still be there.
+	Row bool
 }
+
+// What a registry says of a target. The words are public.
+const (
+	RegistryOK           = "ok"
+	RegistryUnregistered = "unregistered"
+	RegistryNoStore      = "no_store"
+	RegistryURIDiffers   = "uri_differs"
+)
 
 // Facts is what a source's metadata says before any referenced object is looked at.
 type Facts struct {
