@@ -1,6 +1,10 @@
 package lance
 
 import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -98,21 +102,91 @@ func printable(name string) string {
 	return name
 }
 
-// CheckDeletionFile says whether the whole bytes of a deletion file are of the
-// format that its name promises: an Arrow IPC file (".arrow"; its frame is
-// checked, not its columns), or a portable 32-bit Roaring bitmap (".bin"; checked
-// to its end). The error is a *CorruptError.
-func CheckDeletionFile(name string, whole []byte) error {
-	var err error
-	if _, _, _, bitmap, nameErr := ParseDeletionName(name); nameErr != nil {
-		return nameErr
-	} else if bitmap {
-		err = checkRoaring(whole)
-	} else {
-		err = checkArrowFile(whole)
+// Deletions are the deleted rows of a fragment: offsets into its physical rows. It
+// is immutable and safe for concurrent use. It holds on to the bytes that it was
+// decoded from when they are a bitmap, so that a run of millions costs four bytes.
+type Deletions struct {
+	n      int
+	sorted []uint32    // of an Arrow file
+	runs   []container // of a bitmap
+}
+
+// Len is the number of deleted rows; of nil it is 0.
+func (d *Deletions) Len() int {
+	if d == nil {
+		return 0
 	}
+	return d.n
+}
+
+// Has reports whether the row at a physical offset is deleted; nil has none.
+func (d *Deletions) Has(offset uint32) bool {
+	if d == nil {
+		return false
+	}
+	if d.runs != nil {
+		return containersHave(d.runs, offset)
+	}
+	_, found := slices.BinarySearch(d.sorted, offset)
+	return found
+}
+
+// All yields the offsets in ascending order, each once.
+func (d *Deletions) All() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		if d == nil {
+			return
+		}
+		for _, v := range d.sorted {
+			if !yield(v) {
+				return
+			}
+		}
+		for i := range d.runs {
+			if !d.runs[i].each(yield) {
+				return
+			}
+		}
+	}
+}
+
+// DecodeDeletionFile reads the whole bytes of a deletion file by what its name
+// promises: an Arrow IPC file of one uint32 column (".arrow", in any order, as the
+// library writes it), or a portable 32-bit Roaring bitmap (".bin"), which must then
+// not be changed. The error is a *CorruptError, or matches ErrUnknownFormat when the
+// Arrow file is compressed in another way than the library does.
+func DecodeDeletionFile(name string, whole []byte) (*Deletions, error) {
+	_, _, _, bitmap, err := ParseDeletionName(name)
 	if err != nil {
-		return &CorruptError{Name: printable(name), Reason: err.Error()}
+		return nil, err
 	}
-	return nil
+	d := &Deletions{}
+	if bitmap {
+		d.runs, err = parseRoaring(whole)
+		for i := range d.runs {
+			d.n += d.runs[i].card
+		}
+	} else if d.sorted, err = arrowOffsets(whole); err == nil {
+		slices.Sort(d.sorted)
+		d.sorted = slices.Compact(d.sorted)
+		d.n = len(d.sorted)
+	}
+	switch {
+	case errors.Is(err, ErrUnknownFormat):
+		return nil, fmt.Errorf("%s: %w", printable(name), err)
+	case err != nil:
+		return nil, &CorruptError{Name: printable(name), Reason: err.Error()}
+	}
+	return d, nil
+}
+
+// CheckDeletionFile says whether the whole bytes of a deletion file can be read as
+// what its name promises, see [DecodeDeletionFile]; what that does not know is not
+// held against the file. The error is a *CorruptError.
+func CheckDeletionFile(name string, whole []byte) error {
+	_, err := DecodeDeletionFile(name, whole)
+	if errors.Is(err, ErrUnknownFormat) {
+		return nil
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package lance
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -87,55 +86,6 @@ func TestCheckDeletionFileBitmap(t *testing.T) {
 	}
 	if err := CheckDeletionFile("_deletions/0.bin", one); !isCorrupt(err) {
 		t.Errorf("a name that is none: %v", err)
-	}
-}
-
-// arrowFile is the frame of an Arrow file with one record batch of 8+8 bytes.
-func arrowFile() []byte {
-	b := append([]byte("ARROW1\x00\x00"), make([]byte, 16)...)
-	u32 := func(v uint32) { b = binary.LittleEndian.AppendUint32(b, v) }
-	start := len(b)
-	u32(16)                                    // root table, behind its vtable
-	b = append(b, 12, 0, 8, 0)                 // vtable: its size, the table's size
-	b = append(b, 0, 0, 0, 0, 0, 0, 4, 0)      // version, schema, dictionaries, record batches
-	u32(12)                                    // table: back to the vtable
-	u32(4)                                     // the vector lies 4 bytes on
-	u32(1)                                     // of one block:
-	b = binary.LittleEndian.AppendUint64(b, 8) // offset
-	u32(8)                                     // metadata
-	u32(0)                                     // padding
-	b = binary.LittleEndian.AppendUint64(b, 8) // body
-	u32(uint32(len(b) - start))
-	return append(b, "ARROW1"...)
-}
-
-func TestCheckDeletionFileArrow(t *testing.T) {
-	t.Parallel()
-	const name = "_deletions/0-1-2.arrow"
-	good := arrowFile()
-	if err := CheckDeletionFile(name, good); err != nil {
-		t.Fatal(err)
-	}
-	for n := range good {
-		if err := CheckDeletionFile(name, good[:n]); !isCorrupt(err) {
-			t.Fatalf("%d of %d bytes: %v", n, len(good), err)
-		}
-	}
-	end := len(good)
-	for about, file := range map[string][]byte{
-		"a body that was cut out of the middle": append(bytes.Clone(good[:8]), good[16:]...),
-		"no magic in front":                     patch(good, func(b []byte) { b[0] = 'x' }),
-		"a footer longer than the file":         patch(good, func(b []byte) { binary.LittleEndian.PutUint32(b[end-10:], 1<<20) }),
-		"a negative footer":                     patch(good, func(b []byte) { binary.LittleEndian.PutUint32(b[end-10:], 1<<31) }),
-		"a root outside the footer":             patch(good, func(b []byte) { b[24] = 0xff }),
-		"a vtable outside the footer":           patch(good, func(b []byte) { b[24+16] = 0x7f }),
-		"more blocks than there is room for":    patch(good, func(b []byte) { b[24+24] = 2 }),
-		"a block outside the file":              patch(good, func(b []byte) { b[24+28+1] = 1 }),
-		"zeros":                                 make([]byte, 200),
-	} {
-		if err := CheckDeletionFile(name, file); !isCorrupt(err) {
-			t.Errorf("%s: %v", about, err)
-		}
 	}
 }
 
