@@ -81,17 +81,13 @@ func Discover(ctx context.Context, stores Stores, uris []string, filter Filter, 
 	}
 	roots := make([]objstore.Location, 0, len(uris))
 	for _, u := range uris {
-		loc, err := stores.Locate(u)
+		root, err := rootOf(stores, u)
 		if err != nil {
 			return nil, err
 		}
-		loc.Key = strings.TrimRight(loc.Key, "/")
-		if loc.Scheme == "file" && loc.Key == "" {
-			loc.Key = "/"
-		}
-		roots = append(roots, loc)
+		roots = append(roots, root)
 	}
-	d := &discovery{stores: stores, filter: filter, log: log, seen: map[string]bool{}, links: map[objstore.Location]bool{}}
+	d := newDiscovery(stores, filter, log)
 	for _, root := range roots {
 		d.root(ctx, root)
 		if ctx.Err() != nil {
@@ -99,6 +95,23 @@ func Discover(ctx context.Context, stores Stores, uris []string, filter Filter, 
 		}
 	}
 	return &d.found, nil
+}
+
+// rootOf is a place without the slashes at its end.
+func rootOf(stores Stores, uri string) (objstore.Location, error) {
+	loc, err := stores.Locate(uri)
+	if err != nil {
+		return loc, err
+	}
+	loc.Key = strings.TrimRight(loc.Key, "/")
+	if loc.Scheme == "file" && loc.Key == "" {
+		loc.Key = "/"
+	}
+	return loc, nil
+}
+
+func newDiscovery(stores Stores, filter Filter, log *slog.Logger) *discovery {
+	return &discovery{stores: stores, filter: filter, log: log, seen: map[string]bool{}, links: map[objstore.Location]bool{}}
 }
 
 type discovery struct {
@@ -198,14 +211,20 @@ func (d *discovery) real(loc objstore.Location) objstore.Location {
 }
 
 func (d *discovery) dataset(root, loc objstore.Location, listed bool) {
+	d.add(root, loc, reconcile.Target{Listed: listed})
+}
+
+// add makes the target of a dataset, unless it is there already; t holds what is
+// known of it besides its place.
+func (d *discovery) add(root, loc objstore.Location, t reconcile.Target) {
 	rel, _ := loc.Rel(root)
 	loc = d.real(loc)
 	if d.seen[loc.Canonical()] {
 		return
 	}
 	d.seen[loc.Canonical()] = true
-	name, kind := Name(rel)
-	t := reconcile.Target{Name: name, Store: root.String(), Kind: kind, Location: loc, Root: root, Listed: listed}
+	t.Name, t.Kind = Name(rel)
+	t.Store, t.Location, t.Root = root.String(), loc, root
 	if !d.filter.Chosen(t) {
 		d.found.Filtered++
 		return
@@ -215,16 +234,10 @@ func (d *discovery) dataset(root, loc objstore.Location, listed bool) {
 
 // problem reports a place that could not be listed to its end.
 func (d *discovery) problem(root, dir objstore.Location, err error) {
-	state, verdict, reason := reconcile.StateIncomplete, reconcile.Undecided, reconcile.ReasonNoAnswer
-	switch {
-	case errors.Is(err, objstore.ErrDenied):
-		verdict, reason = reconcile.Denied, reconcile.ReasonAccessDenied
-	case errors.Is(err, objstore.ErrNoSuchBucket), errors.Is(err, objstore.ErrNotExist):
+	state := reconcile.StateIncomplete
+	verdict, reason := openVerdict(err)
+	if errors.Is(err, objstore.ErrNoSuchBucket) || errors.Is(err, objstore.ErrNotExist) {
 		state, reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket
-	case errors.Is(err, objstore.ErrThrottled):
-		reason = reconcile.ReasonThrottled
-	case errors.Is(err, context.DeadlineExceeded):
-		reason = reconcile.ReasonTimeout
 	}
 	d.log.Error("cannot list", "uri", dir.String(), "err", err)
 	t := reconcile.Target{Name: dir.String(), Store: root.String(), Kind: "root", Location: dir}
@@ -234,4 +247,17 @@ func (d *discovery) problem(root, dir objstore.Location, err error) {
 	f.Verdict, f.Reason = verdict, &reason
 	f.SetEvidence(err)
 	d.found.Findings = append(d.found.Findings, f)
+}
+
+// openVerdict is what a look that failed leaves: denied or undecided, and why.
+func openVerdict(err error) (reconcile.Verdict, string) {
+	switch {
+	case errors.Is(err, objstore.ErrDenied):
+		return reconcile.Denied, reconcile.ReasonAccessDenied
+	case errors.Is(err, objstore.ErrThrottled):
+		return reconcile.Undecided, reconcile.ReasonThrottled
+	case errors.Is(err, context.DeadlineExceeded):
+		return reconcile.Undecided, reconcile.ReasonTimeout
+	}
+	return reconcile.Undecided, reconcile.ReasonNoAnswer
 }
