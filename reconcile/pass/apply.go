@@ -232,6 +232,9 @@ func (a *applier) action(ctx context.Context, r reconcile.Repairer, lease ledger
 			RepairID: id.String(), TransactionUUID: uuid.NewString(), Strict: a.opts.Strict && try == 1, Scheduled: a.opts.Trigger == ledger.TriggerSchedule,
 			AllowEmptyTable: a.opts.Policy.AllowEmptyTable, StillBroken: a.stillBroken(t),
 		})
+		if err == nil {
+			err = a.stillRegistered(ctx, t)
+		}
 		var refusal *reconcile.Refusal
 		switch {
 		case errors.As(err, &refusal):

@@ -24,9 +24,11 @@ type engine struct {
 	// slots bounds the requests in flight over all targets.
 	slots chan struct{}
 
-	mu      sync.Mutex // guards out, looks
-	out     Outcome
-	looks   []*look
+	mu    sync.Mutex // guards out, looks, absent
+	out   Outcome
+	looks []*look
+	// absent are targets that a registry row names and that nothing is there of.
+	absent  []*look
 	sinkMu  sync.Mutex
 	refs    atomic.Int64
 	checked atomic.Int64
@@ -89,6 +91,9 @@ func Look(ctx context.Context, targets []reconcile.Target, opts Options) (*Outco
 	if err := p.confirmAll(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.settleAbsent(ctx); err != nil {
+		return nil, err
+	}
 	if err := p.settleAll(ctx); err != nil {
 		return nil, err
 	}
@@ -117,6 +122,9 @@ func (p *engine) lookAll(ctx context.Context, targets []reconcile.Target) error 
 func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}, answers: map[string]ledger.Answer{}}
 	l.result = reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), NotChecked: []reconcile.NotChecked{}}
+	if t.Registry != "" {
+		l.result.Registry = reconcile.Ptr(t.Registry)
+	}
 	defer p.done.Add(1)
 	if ctx.Err() != nil {
 		l.brokenOff = reasonInterrupted
@@ -130,7 +138,15 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	case err != nil:
 		l.brokenOff = p.brokenOff(ctx, tctx, err)
 	case facts.Absent:
+		if t.Row {
+			p.mu.Lock()
+			p.absent = append(p.absent, l)
+			p.mu.Unlock()
+		}
 		return nil
+	}
+	if t.Registry == reconcile.RegistryURIDiffers {
+		facts.Blocks = append(facts.Blocks, reconcile.BlockedOutsideRoot) // engines may hold another copy for the table
 	}
 	for i := range facts.Findings {
 		facts.Findings[i].FirstObservedAt = p.opts.Clock.Now()

@@ -88,6 +88,10 @@ type Options struct {
 	ProblemFindings []reconcile.Finding
 	// Recall is the memory of earlier passes; the zero value has none.
 	Recall Recall
+	// Registered reads the registries again and says what they say of each target now:
+	// reconcile.RegistryOK, reconcile.RegistryURIDiffers, or "" without a row. It is
+	// asked about targets that a row named (Target.Row) and may be nil when none is.
+	Registered func(ctx context.Context, targets []reconcile.Target) ([]string, error)
 	// Sink and Progress may be nil. Progress is called often and must be quick.
 	Sink     Sink
 	Progress func(Progress)
@@ -125,6 +129,9 @@ func (o *Outcome) Exit() reconcile.ExitCode {
 			continue
 		}
 		codes = append(codes, exitOf(t.State))
+		if t.Registry != nil && *t.Registry != reconcile.RegistryOK {
+			codes = append(codes, reconcile.ExitDivergence) // whatever the store's own state
+		}
 	}
 	if len(o.Targets) > 0 && o.Totals.TargetsByState[reconcile.StateLocked] == int64(len(o.Targets)) {
 		return reconcile.WorstExit(append(o.codes, reconcile.ExitLocked)...)

@@ -136,6 +136,9 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	countMetadata(r, l.facts.Findings, findings)
 	r.NotChecked = append(r.NotChecked, l.facts.NotChecked...)
 	r.State, r.Reason = stateOf(l, findings)
+	if r.Reason == nil {
+		r.Reason = registryReason(l.target)
+	}
 	if rows, ok := rowsAtRisk(findings); ok {
 		r.RowsAtRisk = &rows
 	}

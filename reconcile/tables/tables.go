@@ -91,7 +91,11 @@ const manifestTries = 3
 
 // Open implements reconcile.Source.
 func (t *Table) Open(ctx context.Context) (reconcile.Facts, error) {
-	r, err := t.stores.Reader(ctx, t.target.Location)
+	at := t.target.Location
+	if _, below := at.Rel(t.target.Root); below && t.target.Row {
+		at = t.target.Root // so that an absent folder of files is no absent root
+	}
+	r, err := t.stores.Reader(ctx, at)
 	if err != nil {
 		return reconcile.Facts{}, err
 	}
