@@ -117,9 +117,6 @@ func notBuilt(c *config.Config) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for i, s := range c.Stores {
-		if s.Discover != "list" {
-			say("stores[%d].discover: %s needs registries, which this version does not read yet; list is built", i, s.Discover)
-		}
 		if len(s.Peers) > 0 {
 			say("stores[%d].peers: this version does not ask peers yet", i)
 		}

@@ -54,12 +54,12 @@ type foundTargets struct {
 	bare     []objstore.Location
 }
 
-// discover lists every place. Names of configured stores take the place of URIs.
+// discover finds the targets of every place. Names of configured stores take the place of URIs.
 func discover(ctx context.Context, set *factory.Set, s *settings, log *slog.Logger) (*foundTargets, error) {
 	out := &foundTargets{places: map[string]place{}}
 	for _, p := range s.places {
 		// Without a filter, so that a pattern may name a configured store.
-		found, err := fleet.Discover(ctx, set, []string{p.uri}, fleet.Filter{}, log)
+		found, err := fleet.DiscoverStore(ctx, set, fleet.Store{URI: p.uri, Mode: p.discover}, log)
 		if err != nil {
 			return nil, err
 		}

@@ -136,7 +136,7 @@ func TestUsageErrors(t *testing.T) {
 		{"a pattern that cannot be read", []string{"check", "/x", "--target", "["}, []string{"bad target pattern"}},
 		{"a configuration that is not there", []string{"check", "--config", "none.yaml"}, []string{"none.yaml"}},
 		{"a configuration with mistakes", []string{"check", "--config", "bad.yaml"}, []string{"bad.yaml:2: verify.depth", "bad.yaml:3: verify.concurrency"}},
-		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "stores[0].discover:", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:", "budget:"}},
+		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:", "budget:"}},
 		{"a plan without a file", []string{"plan", "/x"}, []string{"-o FILE"}},
 		{"a plan over somebody's work", []string{"plan", "/x", "-o", "notes.txt"}, []string{"notes.txt", "not overwritten"}},
 		{"a plan into a folder that is not there", []string{"plan", "/x", "-o", "none/plan.json"}, []string{"none"}},
@@ -225,11 +225,11 @@ func TestExplain(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("RECONCILE_CONFIG", "")
-	if err := os.WriteFile("reconcile.yaml", []byte("stores: [{name: a, uri: s3://a, discover: registry}]\n"), 0o600); err != nil {
+	if err := os.WriteFile("reconcile.yaml", []byte("stores: [{name: a, uri: s3://a, discover: registry, peers: [s3://b]}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, errs := invoke(t, "", "config", "validate")
-	if code != reconcile.ExitClean || errs != "" || !strings.HasPrefix(out, "reconcile.yaml: ok\n") || !strings.Contains(out, "registries, which this version does not read yet") {
+	if code != reconcile.ExitClean || errs != "" || !strings.HasPrefix(out, "reconcile.yaml: ok\n") || !strings.Contains(out, "this version does not ask peers yet") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	if err := os.WriteFile("bad.yaml", []byte("verify:\n  depht: head\n"), 0o600); err != nil {

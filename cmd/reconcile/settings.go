@@ -77,7 +77,9 @@ type repairSettings struct {
 type place struct {
 	uri string
 	// name is the configured name of the store, empty for a URI of the command line.
-	name         string
+	name string
+	// discover is how targets are found below it: a URI of the command line is listed.
+	discover     fleet.Mode
 	versions     reconcile.Versions
 	external     bool // commits go through another store
 	noVersioning bool // the bucket keeps no object versions
@@ -199,7 +201,8 @@ func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []s
 	}
 	if len(uris) == 0 {
 		for _, st := range cfg.Stores {
-			s.places = append(s.places, place{uri: st.URI, name: st.Name, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
+			mode, _ := fleet.ParseMode(st.Discover) // the configuration takes no other word
+			s.places = append(s.places, place{uri: st.URI, name: st.Name, discover: mode, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
 		}
 	}
 	if len(s.places) == 0 {

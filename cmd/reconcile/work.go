@@ -14,6 +14,7 @@ import (
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/fleet"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
@@ -175,6 +176,9 @@ func (w *work) options() pass.Options {
 		},
 		Stores: stores, Depth: w.s.depth, ConfirmAfter: w.s.confirmAfter, MinManifestAge: w.s.minManifestAge,
 		TargetTimeout: w.s.targetTimeout, Concurrency: w.s.concurrency, Policy: w.s.policy, Clock: pass.SystemClock{}, Logger: w.log,
+		Registered: func(ctx context.Context, ts []reconcile.Target) ([]string, error) {
+			return fleet.Registered(ctx, w.set, ts)
+		},
 	}
 	if w.ledger != nil {
 		r := w.s.repair
@@ -217,6 +221,9 @@ func (w *work) leaveCooling(ctx context.Context) error {
 		w.log.Info("check of target cools down", "target", t.Name, "until", cd.CooldownUntil, "failures", cd.ConsecutiveFailures)
 		r := reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), State: reconcile.StateCoolingDown,
 			Reason: reconcile.Ptr(reasonCheckCools), NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "cooling_down"}}}
+		if t.Registry != "" {
+			r.Registry = reconcile.Ptr(t.Registry)
+		}
 		if _, err := w.ledger.RecordTarget(ctx, ledger.TargetRecord{PassID: w.doc.PassID, Target: ledger.TargetOf(t), Result: r, Look: w.lookOf()}); err != nil {
 			return err
 		}

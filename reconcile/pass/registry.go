@@ -35,7 +35,11 @@ func (p *engine) settleAbsent(ctx context.Context) error {
 		}
 		if why == "" {
 			l.facts.State, l.facts.Reason = reconcile.StateDiverged, reconcile.RegistryNoStore
-			l.result.Registry = reconcile.Ptr(reconcile.RegistryNoStore)
+			if t := l.target; t.Registry == reconcile.RegistryURIDiffers {
+				l.facts.Reason = *registryReason(t) + ", and nothing is here"
+			} else {
+				l.result.Registry = reconcile.Ptr(reconcile.RegistryNoStore)
+			}
 		}
 		if err := p.finish(ctx, l, nil); err != nil {
 			return err
