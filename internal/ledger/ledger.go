@@ -166,16 +166,17 @@ type Refetches interface {
 	RefetchState(ctx context.Context, findingIDs []string) (map[string]Refetch, error)
 }
 
-// Intake takes in failures of other systems' tasks.
+// Intake takes in failures of other systems' tasks. A failure is open until a pass
+// answers it; only retention deletes it, and only then.
 type Intake interface {
-	// AddFailure hands in a failure; one that is open already is counted.
+	// AddFailure hands in a failure; one that is open already is counted. The target
+	// may be empty, for a text that tells it.
 	AddFailure(ctx context.Context, kind, target, text string) error
 	// PendingFailures lists the open ones, oldest first; limit 0 is all.
 	PendingFailures(ctx context.Context, limit int) ([]TaskFailure, error)
-	// HandleFailure closes one, with the repair that answered it (may be empty) and a
-	// note. It stays open, and handled is false, when the same failure was handed in
-	// again since f was read: that news has not been looked at.
-	HandleFailure(ctx context.Context, f TaskFailure, repairID, note string) (handled bool, err error)
+	// HandleFailure closes one. It stays open, and handled is false, when the same
+	// failure was handed in again since f was read: that news has not been looked at.
+	HandleFailure(ctx context.Context, f TaskFailure, h Handling) (handled bool, err error)
 }
 
 // Probes remembers self-tests of store roots.
@@ -194,6 +195,8 @@ type Reader interface {
 	ListCooldowns(ctx context.Context, f Filter) ([]Cooldown, error)
 	ListPasses(ctx context.Context, f Filter) ([]PassRow, error)
 	ListTargets(ctx context.Context, f Filter) ([]TargetHealth, error)
+	// ListFailures matches patterns with the target as it was handed in.
+	ListFailures(ctx context.Context, f Filter) ([]TaskFailure, error)
 	// Status is the state of everything on one screen.
 	Status(ctx context.Context) (Status, error)
 	// Diff compares what two passes saw, in the order in which they began.

@@ -20,7 +20,8 @@ type Filter struct {
 	Since time.Time
 	// States are, for findings: open, resolved, acknowledged, or a verdict; for
 	// repairs: their states; for cooldowns: active, inactive; for targets: their last
-	// state; for passes: running, or the name of an exit code. Any of them chooses.
+	// state; for passes: running, or the name of an exit code; for failures: open,
+	// handled. Any of them chooses.
 	States []string
 	// Limit 0 is no limit.
 	Limit int
@@ -148,16 +149,39 @@ type Diff struct {
 	NotLookedAt []Finding `json:"not_looked_at"`
 }
 
+// States of a handed-in failure.
+const (
+	FailureOpen    = "open"
+	FailureHandled = "handled"
+)
+
 // TaskFailure is a handed-in failure.
 type TaskFailure struct {
-	ID     int64  `json:"failure_id"`
-	Kind   string `json:"kind"`
+	ID   int64  `json:"failure_id"`
+	Kind string `json:"kind"`
+	// Target is what its system calls it; empty when only the text tells.
 	Target string `json:"target"`
 	Error  string `json:"error"`
+	// State is FailureOpen or FailureHandled.
+	State string `json:"state"`
 	// SeenCount is how often it was handed in.
 	SeenCount   int64     `json:"seen_count"`
 	FirstSeenAt time.Time `json:"first_seen_at"`
 	LastSeenAt  time.Time `json:"last_seen_at"`
+	// The rest is nil while it is open.
+	HandledAt       *time.Time `json:"handled_at"`
+	HandledPassID   *string    `json:"handled_pass_id"`
+	HandledRepairID *string    `json:"handled_repair_id"`
+	HandledNote     *string    `json:"handled_note"`
+}
+
+// Handling says what answered a handed-in failure. Each may be empty.
+type Handling struct {
+	// PassID is the pass whose look answered it.
+	PassID string
+	// RepairID is the verified repair that mended what it speaks of.
+	RepairID string
+	Note     string
 }
 
 // ProbeConditionalPut names the conditional-write test of a store root.

@@ -64,6 +64,7 @@ func Run(t *testing.T, newHarness func(t testing.TB) Harness) {
 		{"fetches back off by object", testRefetch},
 		{"handed-in failures", testIntake},
 		{"the same failure handed in at once", testIntakeRace},
+		{"lists of handed-in failures", testFailureLists},
 		{"probes", testProbes},
 		{"lists and their filters", testLists},
 		{"the state of everything", testStatus},

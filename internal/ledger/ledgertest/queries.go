@@ -53,17 +53,18 @@ func testIntake(t *testing.T, h Harness) {
 		t.Errorf("the first two: %+v, %v", some, err)
 	}
 	// It fails again while a pass deals with it: that news stays open.
+	dropped := ledger.Handling{PassID: "pass-1", RepairID: "repair-1", Note: "dropped"}
 	insert("compact", "x", "Not found: x/data/1.lance")
-	if done, err := b.HandleFailure(ctx, fs[0], "repair-1", "dropped"); err != nil || done {
+	if done, err := b.HandleFailure(ctx, fs[0], dropped); err != nil || done {
 		t.Errorf("closed over a failure that nobody looked at: %v, %v", done, err)
 	}
 	again := pending()[0]
 	for range 2 { // the second answers a lost answer
-		if done, err := b.HandleFailure(ctx, again, "repair-1", "dropped"); err != nil || !done {
+		if done, err := b.HandleFailure(ctx, again, dropped); err != nil || !done {
 			t.Errorf("handled: %v, %v", done, err)
 		}
 	}
-	if done, err := b.HandleFailure(ctx, fs[1], "", "nothing is missing"); err != nil || !done {
+	if done, err := b.HandleFailure(ctx, fs[1], ledger.Handling{Note: "nothing is missing"}); err != nil || !done {
 		t.Errorf("handled without a repair: %v, %v", done, err)
 	}
 	if fs := pending(); len(fs) != 2 {
@@ -89,10 +90,81 @@ func testIntake(t *testing.T, h Harness) {
 	if fs = pending(); fs[2].SeenCount != 2 {
 		t.Errorf("counted by a clock that was set back: %+v", fs[2])
 	}
-	for _, bad := range [][3]string{{"", "x", "e"}, {"k", "", "e"}, {"k", "x", ""}} {
+	for _, bad := range [][3]string{{"", "x", "e"}, {"k", strings.Repeat("x", 5000), "e"}, {"k", "x", ""}} {
 		if err := b.AddFailure(ctx, bad[0], bad[1], bad[2]); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
+	}
+}
+
+func testFailureLists(t *testing.T, h Harness) {
+	b := open(t, h)
+	ctx := t.Context()
+	add := func(kind, target, text string) {
+		t.Helper()
+		if err := b.AddFailure(ctx, kind, target, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("compact", "generic:x", "Not found: x.generic.lance/data/1.lance")
+	h.SetClock(t, time.Hour)
+	since := b.now()
+	add("scan", "y", "e")
+	h.SetClock(t, 2*time.Hour)
+	// A text may be all that tells of what it speaks; a plain INSERT need not name the column.
+	if err := h.Exec(ctx, "INSERT INTO reconcile.task_failures (kind, error) VALUES ('scan', 'Not found: z.rollout.lance/data/1.lance')"); err != nil {
+		t.Fatal(err)
+	}
+	add("scan", "", "Not found: z.rollout.lance/data/1.lance")
+	list := func(f ledger.Filter) []string {
+		t.Helper()
+		fs, err := b.ListFailures(ctx, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := []string{}
+		for _, f := range fs {
+			out = append(out, fmt.Sprintf("%s %q %s %d", f.Kind, f.Target, f.State, f.SeenCount))
+		}
+		return out
+	}
+	x, y, z := `compact "generic:x" open 1`, `scan "y" open 1`, `scan "" open 2`
+	for _, tt := range []struct {
+		name   string
+		filter ledger.Filter
+		want   []string
+	}{
+		{"all, the newest first", ledger.Filter{}, []string{z, y, x}},
+		{"by target", ledger.Filter{Targets: []string{"generic:*", "y"}}, []string{y, x}},
+		{"since", ledger.Filter{Since: since}, []string{z, y}},
+		{"open", ledger.Filter{States: []string{ledger.FailureOpen}}, []string{z, y, x}},
+		{"handled", ledger.Filter{States: []string{ledger.FailureHandled}}, []string{}},
+		{"some", ledger.Filter{Limit: 1}, []string{z}},
+	} {
+		if d := cmp.Diff(tt.want, list(tt.filter)); d != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.name, d)
+		}
+	}
+	if _, err := b.ListFailures(ctx, ledger.Filter{Targets: []string{"["}}); !errors.Is(err, ledger.ErrBadPattern) {
+		t.Errorf("a bad pattern: %v", err)
+	}
+	fs, err := b.ListFailures(ctx, ledger.Filter{Targets: []string{"generic:x"}})
+	if err != nil || len(fs) != 1 {
+		t.Fatalf("%+v, %v", fs, err)
+	}
+	if fs[0].HandledAt != nil || fs[0].HandledPassID != nil || fs[0].HandledRepairID != nil || fs[0].HandledNote != nil {
+		t.Errorf("an open one says that it is handled: %+v", fs[0])
+	}
+	if done, err := b.HandleFailure(ctx, fs[0], ledger.Handling{PassID: "p", RepairID: "r", Note: "n"}); err != nil || !done {
+		t.Fatalf("handled: %v, %v", done, err)
+	}
+	fs, err = b.ListFailures(ctx, ledger.Filter{States: []string{ledger.FailureHandled}})
+	if err != nil || len(fs) != 1 || !near(*fs[0].HandledAt, b.now()) || *fs[0].HandledPassID != "p" || *fs[0].HandledRepairID != "r" || *fs[0].HandledNote != "n" {
+		t.Errorf("handled: %+v, %v", fs, err)
+	}
+	// What was handled just now was touched just now.
+	if d := cmp.Diff([]string{`compact "generic:x" handled 1`, z, y}, list(ledger.Filter{})); d != "" {
+		t.Errorf("after (-want +got)\n%s", d)
 	}
 }
 
@@ -411,7 +483,7 @@ func testPrune(t *testing.T, h Harness) {
 	if err != nil || len(fs) != 1 {
 		t.Fatalf("%v, %v", fs, err)
 	}
-	if _, err := b.HandleFailure(ctx, fs[0], "", "note"); err != nil {
+	if _, err := b.HandleFailure(ctx, fs[0], ledger.Handling{Note: "note"}); err != nil {
 		t.Fatal(err)
 	}
 	h.SetClock(t, 0)

@@ -143,7 +143,7 @@ func TestASchemaOfAnotherProgramIsKnown(t *testing.T) {
 	if err := execSQL(t.Context(), url, "DELETE FROM reconcile.schema_migrations WHERE version > 3"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), url); !errors.Is(err, ledger.ErrNotMigrated) || !strings.Contains(err.Error(), "004_views") {
+	if _, err := Open(t.Context(), url); !errors.Is(err, ledger.ErrNotMigrated) || !strings.Contains(err.Error(), "004_views and on are missing") {
 		t.Errorf("a step is missing: %v", err)
 	}
 	// A step was applied with another text.
@@ -169,7 +169,7 @@ func TestAFailingStepLeavesNothing(t *testing.T) {
 	if _, err := m.Up(t.Context()); err == nil || !strings.Contains(err.Error(), "003_intake") {
 		t.Errorf("up: %v", err)
 	}
-	if st, err := m.Status(t.Context()); err != nil || len(st.Applied) != 2 || len(st.Pending) != 2 {
+	if st, err := m.Status(t.Context()); err != nil || len(st.Applied) != 2 || len(st.Pending) < 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if err := execSQL(t.Context(), url, "DROP TABLE reconcile.task_failures"); err != nil {
@@ -220,7 +220,7 @@ func TestWhoeverReadsReadsViewsAndNothingElse(t *testing.T) {
 	url := migrated(t)
 	ledgertest.Fill(t, openURL(t, url))
 	views, tables := relations(t, url, "v"), relations(t, url, "r")
-	if len(views) != 6 || len(tables) != 13 {
+	if len(views) < 8 || len(tables) < 14 {
 		t.Fatalf("views %v, tables %v", views, tables)
 	}
 	for _, v := range views {

@@ -20,23 +20,31 @@ func (l *Ledger) AddFailure(ctx context.Context, kind, target, failure string) e
 	return nil
 }
 
-// PendingFailures implements ledger.Intake.
-func (l *Ledger) PendingFailures(ctx context.Context, limit int) ([]ledger.TaskFailure, error) {
-	var out []ledger.TaskFailure
-	err := l.db.Read(ctx, func(ctx context.Context, c Conn, _ time.Time) error {
-		out = []ledger.TaskFailure{}
-		return each(ctx, c, `SELECT failure_id, kind, target, error, seen_count, first_seen_at, last_seen_at
-			FROM reconcile.task_failures WHERE handled_at IS NULL ORDER BY failure_id`, nil, func(scan func(...any) error) error {
-			var f ledger.TaskFailure
-			if err := scan(&f.ID, &f.Kind, &f.Target, &f.Error, &f.SeenCount, &f.FirstSeenAt, &f.LastSeenAt); err != nil {
-				return err
-			}
+// failures reads handed-in failures; cond is what follows WHERE.
+func failures(ctx context.Context, c Conn, cond string, args []any, limit int, keep func(ledger.TaskFailure) bool) ([]ledger.TaskFailure, error) {
+	out := []ledger.TaskFailure{}
+	err := each(ctx, c, `SELECT failure_id, kind, target, error, state, seen_count, first_seen_at, last_seen_at, handled_at, handled_pass_id, handled_repair_id, handled_note
+		FROM reconcile.failure_history WHERE `+cond, args, func(scan func(...any) error) error {
+		var f ledger.TaskFailure
+		if err := scan(&f.ID, &f.Kind, &f.Target, &f.Error, &f.State, &f.SeenCount, &f.FirstSeenAt, &f.LastSeenAt, &f.HandledAt, &f.HandledPassID, &f.HandledRepairID, &f.HandledNote); err != nil {
+			return err
+		}
+		if keep == nil || keep(f) {
 			out = append(out, f)
-			if limit > 0 && len(out) == limit {
-				return errStop
-			}
-			return nil
-		})
+		}
+		if limit > 0 && len(out) == limit {
+			return errStop
+		}
+		return nil
+	})
+	return out, err
+}
+
+// PendingFailures implements ledger.Intake.
+func (l *Ledger) PendingFailures(ctx context.Context, limit int) (out []ledger.TaskFailure, err error) {
+	err = l.db.Read(ctx, func(ctx context.Context, c Conn, _ time.Time) error {
+		out, err = failures(ctx, c, "handled_at IS NULL ORDER BY failure_id", nil, limit, nil)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read handed-in failures: %w", err)
@@ -44,11 +52,25 @@ func (l *Ledger) PendingFailures(ctx context.Context, limit int) ([]ledger.TaskF
 	return out, nil
 }
 
+// ListFailures implements ledger.Reader.
+func (l *Ledger) ListFailures(ctx context.Context, f ledger.Filter) (out []ledger.TaskFailure, err error) {
+	err = l.list(ctx, "handed-in failures", f, func(ctx context.Context, c Conn, _ time.Time) error {
+		// A failure was last touched when it was last seen or handled, the later.
+		const touched = "coalesce(handled_at, last_seen_at)"
+		cond, args := since(touched, f.Since)
+		out, err = failures(ctx, c, where(cond)+" ORDER BY "+touched+" DESC, failure_id DESC", args, f.Limit, func(r ledger.TaskFailure) bool {
+			return f.Matches(ledger.Target{Name: r.Target}) && chosen(f, r.State)
+		})
+		return err
+	})
+	return out, err
+}
+
 // HandleFailure implements ledger.Intake.
-func (l *Ledger) HandleFailure(ctx context.Context, f ledger.TaskFailure, repairID, note string) (bool, error) {
+func (l *Ledger) HandleFailure(ctx context.Context, f ledger.TaskFailure, h ledger.Handling) (bool, error) {
 	var n int64
 	err := l.db.Write(ctx, func(ctx context.Context, c Conn, now time.Time) (err error) {
-		sql, args := update("reconcile.task_failures", []col{{"handled_at", now}, {"handled_repair_id", filled(repairID)}, {"handled_note", filled(note)}},
+		sql, args := update("reconcile.task_failures", []col{{"handled_at", now}, {"handled_pass_id", filled(h.PassID)}, {"handled_repair_id", filled(h.RepairID)}, {"handled_note", filled(h.Note)}},
 			"failure_id = $1 AND seen_count = $2 AND handled_at IS NULL", f.ID, f.SeenCount)
 		if n, err = c.Exec(ctx, sql, args...); err != nil || n > 0 {
 			return err
