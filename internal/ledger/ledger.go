@@ -36,6 +36,7 @@ type Ledger interface {
 	Refetches
 	Intake
 	Probes
+	Posts
 	Reader
 	// Now is the ledger's clock (UTC).
 	Now(ctx context.Context) (time.Time, error)

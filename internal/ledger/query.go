@@ -120,6 +120,10 @@ type Status struct {
 	ActiveCooldowns map[Kind]int64              `json:"active_cooldowns"`
 	Unsettled       int64                       `json:"unsettled_repairs"`
 	PendingFailures int64                       `json:"pending_failures"`
+	// OpenPosts are to be sent still; FailedPosts were refused or given up in the last
+	// seven days.
+	OpenPosts   int64 `json:"open_posts"`
+	FailedPosts int64 `json:"failed_posts"`
 	// Locked lists the targets that somebody works on.
 	Locked []LockRow `json:"locked"`
 	// LastPass is the newest, LastClean the newest that ended with exit code 0.

@@ -9,6 +9,9 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
+// failedPostsShown is how long a post that nobody took is a matter of the present.
+const failedPostsShown = 7 * 24 * time.Hour
+
 // Status implements ledger.Reader.
 func (l *Ledger) Status(ctx context.Context) (ledger.Status, error) {
 	var s ledger.Status
@@ -20,8 +23,10 @@ func (l *Ledger) Status(ctx context.Context) (ledger.Status, error) {
 			(SELECT count(*) FROM reconcile.target_health WHERE damaged_objects > 0),
 			(SELECT coalesce(CAST(sum(rows_at_risk) AS bigint), 0) FROM reconcile.target_health),
 			(SELECT count(*) FROM reconcile.open_findings WHERE damaged),
-			(SELECT count(*) FROM reconcile.open_findings WHERE acknowledged AND NOT harmless)`, nil,
-			&s.Targets, &s.Unsettled, &s.PendingFailures, &s.DamagedTargets, &s.RowsAtRisk, &s.DamagedObjects, &s.Acknowledged)
+			(SELECT count(*) FROM reconcile.open_findings WHERE acknowledged AND NOT harmless),
+			(SELECT count(*) FROM reconcile.repair_posts WHERE state = 'open'),
+			(SELECT count(*) FROM reconcile.repair_posts WHERE state IN ('refused', 'given_up') AND ended_at >= $1)`, []any{now.Add(-failedPostsShown)},
+			&s.Targets, &s.Unsettled, &s.PendingFailures, &s.DamagedTargets, &s.RowsAtRisk, &s.DamagedObjects, &s.Acknowledged, &s.OpenPosts, &s.FailedPosts)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,2 @@
+DROP VIEW reconcile.post_history;
+DROP TABLE reconcile.repair_posts;

@@ -1,0 +1,2 @@
+DROP VIEW post_history;
+DROP TABLE repair_posts;
