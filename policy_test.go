@@ -112,15 +112,17 @@ var mayImport = []struct {
 	{"reconcile/pass", []string{"reconcile", "internal/objstore", "internal/ledger"}}, // what is remembered, not where
 	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance"}},          // registries are Lance tables
 	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance"}},
+	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
 	{"reconcile", []string{"internal/objstore"}},
 	{"report", []string{"reconcile", "internal/objstore"}},
-	{"internal/config", []string{"reconcile", "internal/objstore"}},
+	{"internal/hook", nil}, // what is told, not by whom
+	{"internal/config", []string{"reconcile", "internal/objstore", "internal/hook"}},
 	{"internal/explain", []string{"reconcile", "reconcile/fleet"}},
 	{"sql", nil},
 	{"internal/ledger", []string{"reconcile", "internal/objstore", "sql/migrations"}},
 	{"testdata", nil},
 	{"internal/metrics", []string{"reconcile", "internal/objstore", "internal/ledger"}},
-	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "report", "lance", "internal/config", "internal/explain", "internal/metrics", "testdata"}},
+	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "reconcile/wal", "report", "lance", "internal/config", "internal/hook", "internal/explain", "internal/metrics", "testdata"}},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -196,20 +196,6 @@ type Cooldown struct {
 	Max   Duration `yaml:"max"`
 }
 
-// Hook is one HTTP POST after a repair; Body is a text/template.
-type Hook struct {
-	Post string `yaml:"post"`
-	Body string `yaml:"body"`
-}
-
-// MergeWAL says which workers merge pending MemWAL generations.
-type MergeWAL struct {
-	Endpoints      []string `yaml:"endpoints"`
-	MinGenerations int64    `yaml:"min_generations"`
-	// SoleScheduler states that nothing else schedules merges.
-	SoleScheduler bool `yaml:"sole_scheduler"`
-}
-
 // WAL says from how many pending generations on a table is warned about.
 type WAL struct {
 	WarnGenerations int64 `yaml:"warn_generations"`

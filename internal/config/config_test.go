@@ -64,7 +64,8 @@ func TestEveryKeyOfTheContractParses(t *testing.T) {
 			{URL: "https://b.internal/blobs/{key}", S3: auto, Headers: map[string]Secret{"Authorization": NewSecret("Bearer hunter2")}},
 		},
 	}}
-	want.AfterRepair = []Hook{{Post: "http://master:8090/api/v1/tasks", Body: `{"kind":"compact","target":{{json .Target}}}`}}
+	want.AfterRepair = []Hook{{Post: NewSecret("http://master:8090/api/v1/tasks"), Body: `{"kind":"compact","target":{{json .Target}}}`,
+		Headers: map[string]Secret{"Authorization": NewSecret("Bearer hunter2")}}}
 	want.MergeWAL.Endpoints = []string{}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(Secret{})); d != "" {
 		t.Errorf("the defaults and the contract's annotated file differ (-want +got):\n%s", d)
@@ -153,6 +154,19 @@ func TestMistakesAreNamedWithLineAndPath(t *testing.T) {
 		{"a peer of both kinds", blob + "  references: {csv: {uri: s3://x/y, key: k}}\n  peers: [{url: 'https://h/{key}', uri: s3://y}]\n", []string{"f:5: blobs[0].peers[0]: needs exactly one of uri and url"}},
 		{"workers without the promise", "merge_wal: {endpoints: ['http://a']}\n", []string{"f:1: merge_wal.sole_scheduler: must be true when endpoints are given: two schedulers that merge the same table lose work"}},
 		{"a hook's template", "after_repair: [{post: 'http://a', body: '{{json'}]\n", []string{"f:1: after_repair[0].body: body:1: unclosed action"}},
+		{"a hook without an address", "after_repair: [{body: '{}'}]\n", []string{"f:1: after_repair[0].post: required"}},
+		{"a hook that speaks of what there is not", "after_repair:\n- post: 'http://a/{{.Nope}}'\n  body: '{{json .Nope}}'\n", []string{`f:2: after_repair[0].post: post:1:11: executing "post" at <.Nope>: can't evaluate field Nope in type hook.Data`,
+			`f:3: after_repair[0].body: body:1:7: executing "body" at <.Nope>: can't evaluate field Nope in type hook.Data`}},
+		{"every part of a hook at once", "after_repair:\n- post: ftp://a\n  body: '{{'\n  headers: {Host: x}\n", []string{
+			"f:2: after_repair[0].post: not an http:// or https:// URL with a host that is written out",
+			"f:3: after_repair[0].body: body:1: unclosed action",
+			"f:4: after_repair[0].headers.Host: is set by the program",
+		}},
+		{"a hook twice", "after_repair: [{post: 'http://a'}, {post: 'http://a'}]\n", []string{"f:1: after_repair[1]: the same address and body as after_repair[0]"}},
+		{"a worker twice", "merge_wal: {endpoints: ['http://a', 'http://a/'], sole_scheduler: true}\n", []string{"f:1: merge_wal.endpoints[1]: the same worker as endpoints[0]"}},
+		{"a worker with a query", "merge_wal: {endpoints: ['http://a?x=y'], sole_scheduler: true}\n", []string{"f:1: merge_wal.endpoints[0]: holds more than a host and a path; the rest of the address follows from the target"}},
+		{"a worker with credentials", "merge_wal: {endpoints: ['http://u:p@a'], sole_scheduler: true}\n", []string{"f:1: merge_wal.endpoints[0]: holds credentials; they belong in the environment, a profile or a header with ${NAME}"}},
+		{"merges that may take for ever", "merge_wal: {timeout: forever, min_generations: 0}\n", []string{"f:1: merge_wal.min_generations: 0 is below 1", "f:1: merge_wal.timeout: must be above 0s and end"}},
 		{"a cooldown that shrinks", "cooldown: {base: 1h, max: 10m}\n", []string{"f:1: cooldown.max: 10m is below cooldown.base (1h)"}},
 		{"text that is not YAML", "a: [\n", []string{"f:1: not YAML: did not find expected node content"}},
 		{"a second document", "wal: {}\n---\nwal: {}\n", []string{"f:2: holds more than one document"}},
@@ -195,7 +209,7 @@ func TestSecretsNeverAppear(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"database: ${BAD}\n", "verify:\n  depth: ${BAD}\n  concurrency: ${BAD}\n  confirm_after: ${BAD}\n  max_bytes_per_second: ${BAD}\n",
-		"metrics:\n  pushgateway: ${BAD}\n", "database: 'postgres://u:hunter2%zz@h/db'\n",
+		"metrics:\n  pushgateway: ${BAD}\n", "after_repair:\n- post: 'http://u:hunter2@h/'\n  headers: {X: \"${BAD}\\n\"}\n", "after_repair: [{post: 'http://h/', body: '${BAD}'}]\n", "database: 'postgres://u:hunter2%zz@h/db'\n",
 		blob + "  references: {postgres: {url: '${BAD}', query: ''}}\n  peers: [{url: 'https://u:hunter2@h/'}]\n",
 	} {
 		_, problems := parse(t, text)

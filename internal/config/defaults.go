@@ -30,7 +30,7 @@ func Default() *Config {
 			DeletionFiles: "report", PartialFragments: "report", Quiet: Duration(2 * time.Minute),
 		},
 		Cooldown:  Cooldown{After: 3, Base: Duration(10 * time.Minute), Max: Duration(6 * time.Hour)},
-		MergeWAL:  MergeWAL{MinGenerations: 8},
+		MergeWAL:  MergeWAL{MinGenerations: 8, Timeout: Duration(10 * time.Minute)},
 		WAL:       WAL{WarnGenerations: 256},
 		Work:      Work{Max: 10 << 30},
 		Retention: Retention{Passes: Duration(400 * day), Repairs: Forever},

@@ -1,15 +1,12 @@
 package config
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 )
@@ -310,20 +307,8 @@ func (v *validator) rest(c *Config) {
 	if c.Cooldown.Max < c.Cooldown.Base {
 		v.fail("cooldown.max", "%s is below cooldown.base (%s)", c.Cooldown.Max, c.Cooldown.Base)
 	}
-	for i, h := range c.AfterRepair {
-		at := fmt.Sprintf("after_repair[%d]", i)
-		v.httpURL(at+".post", h.Post)
-		if err := parseBody(h.Body); err != nil {
-			v.fail(at+".body", "%s", err)
-		}
-	}
-	for i, e := range c.MergeWAL.Endpoints {
-		v.httpURL(fmt.Sprintf("merge_wal.endpoints[%d]", i), e)
-	}
-	if len(c.MergeWAL.Endpoints) > 0 && !c.MergeWAL.SoleScheduler {
-		v.fail("merge_wal.sole_scheduler", "must be true when endpoints are given: two schedulers that merge the same table lose work")
-	}
-	v.atLeast("merge_wal.min_generations", c.MergeWAL.MinGenerations, 1)
+	v.afterRepair(c.AfterRepair)
+	v.mergeWAL(c.MergeWAL)
 	v.atLeast("wal.warn_generations", c.WAL.WarnGenerations, 1)
 	v.atLeast("work.max", int64(c.Work.Max), 1)
 	if c.Metrics.Listen != "" {
@@ -340,19 +325,4 @@ func (v *validator) rest(c *Config) {
 	if c.Retention.Repairs == 0 {
 		v.fail("retention.repairs", "0s keeps nothing")
 	}
-}
-
-// parseBody checks the template of a hook's body. It knows one function of its
-// own, json, which quotes a value for JSON.
-func parseBody(body string) error {
-	_, err := template.New("body").Funcs(template.FuncMap{"json": toJSON}).Parse(body)
-	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "template: "))
-	}
-	return nil
-}
-
-func toJSON(v any) (string, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
 }

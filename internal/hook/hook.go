@@ -96,17 +96,36 @@ func New(post, body string, headers map[string]string) (*Hook, []*Mistake) {
 	}
 	sum := sha256.Sum256([]byte(h.shown + "\x00" + body))
 	h.key = hex.EncodeToString(sum[:16])
-	for _, d := range samples() {
-		req, err := h.Render(d)
-		var m *Mistake
-		if errors.As(err, &m) {
-			return nil, []*Mistake{m}
-		}
-		if !json.Valid(req.Body) {
-			return nil, []*Mistake{{"body", fmt.Errorf("is not JSON once it is filled in (%s); write values as {{json .Target}}, without quotes around", abbreviated(req.Body))}}
-		}
+	if wrong := h.try(); len(wrong) > 0 {
+		return nil, wrong
 	}
 	return h, nil
+}
+
+// try fills the templates in with each sample and tells the first mistake of each.
+func (h *Hook) try() []*Mistake {
+	first := map[string]*Mistake{}
+	keep := func(part string, err error) {
+		if _, known := first[part]; err != nil && !known {
+			first[part] = &Mistake{part, err}
+		}
+	}
+	for _, d := range samples() {
+		_, err := h.renderAddress(d)
+		keep("post", err)
+		body, err := execute(h.body, d)
+		if err == nil && !json.Valid(body) {
+			err = fmt.Errorf("is not JSON once it is filled in (%s); write values as {{json .Target}}, without quotes around", abbreviated(body))
+		}
+		keep("body", err)
+	}
+	var wrong []*Mistake
+	for _, part := range []string{"post", "body"} {
+		if m := first[part]; m != nil {
+			wrong = append(wrong, m)
+		}
+	}
+	return wrong
 }
 
 // Key tells the hook from others: 32 hex digits over its address without the query,
@@ -204,16 +223,9 @@ func (h *Hook) Render(d Data) (Request, error) {
 	if d.Fragments == nil {
 		d.Fragments = []uint64{}
 	}
-	address, err := execute(h.address, d)
+	u, err := h.renderAddress(d)
 	if err != nil {
 		return Request{}, &Mistake{"post", err}
-	}
-	u, err := url.Parse(string(address))
-	switch {
-	case err != nil || u.Fragment != "":
-		return Request{}, &Mistake{"post", errors.New("is not a URL once it is filled in; write values as {{path .Target}}, or {{urlquery .Target}} after the ?")}
-	case u.Scheme+"://"+u.Host != h.origin || u.User != nil:
-		return Request{}, &Mistake{"post", errors.New("names another host once it is filled in")}
 	}
 	body, err := execute(h.body, d)
 	if err != nil {
@@ -222,6 +234,21 @@ func (h *Hook) Render(d Data) (Request, error) {
 	shown := *u
 	shown.RawQuery, shown.ForceQuery = "", false
 	return Request{Shown: shown.String(), Body: body, Key: d.RepairID + "-" + h.key[:8], url: u.String(), headers: h.headers}, nil
+}
+
+func (h *Hook) renderAddress(d Data) (*url.URL, error) {
+	address, err := execute(h.address, d)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(string(address))
+	switch {
+	case err != nil || u.Fragment != "":
+		return nil, errors.New("is not a URL once it is filled in; write values as {{path .Target}}, or {{urlquery .Target}} after the ?")
+	case u.Scheme+"://"+u.Host != h.origin || u.User != nil:
+		return nil, errors.New("names another host once it is filled in")
+	}
+	return u, nil
 }
 
 func execute(t *template.Template, d Data) ([]byte, error) {
