@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/fleet"
 )
 
 // Damage is what an error text says happened. The zero value is DamageUnknown.
@@ -46,6 +47,10 @@ type Explanation struct {
 	Damage Damage
 	// Target is a target name as commands take it.
 	Target string
+	// Dataset is the dataset as far as the text shows where it is: a URI
+	// ("s3://bucket/x.rollout.lance"), an absolute path, or the last parts of one of
+	// them ("stores/x.rollout.lance").
+	Dataset string
 	// Path is the object below its dataset ("data/x.lance"); the whole name when no
 	// dataset can be told.
 	Path string
@@ -59,16 +64,21 @@ type Explanation struct {
 // maxText bounds what is looked at: an error with its causes fits many times.
 const maxText = 16 << 10
 
+// quoted undoes what a text goes through that was put into another one.
+var quoted = strings.NewReplacer(`\n`, " ", `\t`, " ", `\"`, `"`)
+
 // Classify explains one error text. It never fails: a text that it does not know
 // has damage unknown. It touches neither network nor disk.
 func Classify(text string) Explanation {
 	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "")
+		text = text[:maxText]
 	}
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.ToValidUTF8(text, "")
+	text = strings.Join(strings.Fields(quoted.Replace(text)), " ")
 	objects, rest := extract(text)
 	obj := choose(objects)
-	e := Explanation{Role: obj.role, Path: obj.path, Target: obj.target, Damage: damageOf(rest, obj != object{} || tableName.MatchString(rest))}
+	table := tableName.FindStringSubmatch(text)
+	e := Explanation{Role: obj.role, Path: obj.path, Target: obj.target, Dataset: obj.dataset, Damage: damageOf(rest, obj != object{} || table != nil)}
 	for _, k := range knownSentences {
 		if strings.Contains(rest, k.text) {
 			if e.Role == reconcile.NoRole {
@@ -79,10 +89,8 @@ func Classify(text string) Explanation {
 			}
 		}
 	}
-	if e.Target == "" {
-		if m := tableName.FindStringSubmatch(rest); m != nil {
-			e.Target = "table:" + m[1]
-		}
+	if e.Target == "" && table != nil {
+		e.Target, _ = fleet.Name(table[1] + ".lance")
 	}
 	e.Words = words(e, rest)
 	e.NextCommand = nextCommand(e, obj)
@@ -100,7 +108,7 @@ var (
 	throttled  = regexp.MustCompile(`\b(SlowDown|ServerBusy|TooManyRequests|ThrottlingException|RequestLimitExceeded|rateLimitExceeded|Too Many Requests)\b|(?i)reduce your request rate`)
 	denied     = regexp.MustCompile(`\b(AccessDenied|Access Denied|AllAccessDisabled|SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken|InvalidToken|AuthenticationFailed|AuthorizationPermissionMismatch|AuthorizationFailure|PermissionDenied|Unauthenticated)\b|(?i)permission denied|lacked the necessary privileges|did not provide valid credentials`)
 	conflict   = regexp.MustCompile(`(?i)\bcommit conflict\b|preempted by concurrent transaction|\bconcurrent modification\b|TooMuchWriteContention|too much write contention|\bPreconditionFailed\b|\bConditionalRequestConflict\b|incompatible transaction`)
-	gone       = regexp.MustCompile(`\bNoSuchKey\b|\bBlobNotFound\b|No such file or directory|\bNo such object\b|(?i)specified key does not exist`)
+	gone       = regexp.MustCompile(`\bNoSuchKey\b|\b(?:Blob|Path)NotFound\b|\bNotFound \{|\bFileNotFoundError\b|No such file or directory|\bNo such object\b|(?i)specified (?:key|blob|path) does not exist`)
 	notFound   = regexp.MustCompile(`\b[Nn]ot found\b`)
 	truncated  = regexp.MustCompile(`failed to fill whole buffer|Invalid range \d+\.\.\d+ for object of size \d+|file size is too small|invalid seek to a negative or overflowing position|Arrow file does not contain correct footer|does not appear to be a Lance file|does not have sufficient data|Requested range was invalid|Requested Range Not Satisfiable|\bInvalidRange\b|Transaction message did not contain an operation|unexpected end of file|UnexpectedEof`)
 )
@@ -159,6 +167,9 @@ var knownSentences = []struct {
 	// Only deletion files of tables are Arrow IPC files.
 	{"LanceError(Arrow): Io error: invalid seek to a negative or overflowing position", reconcile.RoleDeletion, DamageTruncated},
 	{"Parser error: Arrow file does not contain correct footer", reconcile.RoleDeletion, DamageTruncated},
+	// A shard manifest of no bytes is a message without fields.
+	{"Missing shard_id in ShardManifest", reconcile.RoleWALManifest, DamageTruncated},
+	{"Generic S3 error: Range started at 0 and ended at 0", reconcile.RoleManifest, DamageTruncated},
 	// A manifest is read from its end: an empty one gives the empty range, one without its tail this text.
 	{"Invalid range 0..0 for object of size 0 bytes", reconcile.RoleManifest, DamageTruncated},
 	{"LanceError(IO): file size is too small", reconcile.RoleManifest, DamageTruncated},

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -79,6 +80,74 @@ func TestRealTexts(t *testing.T) {
 		}
 		if !strings.HasPrefix(e.NextCommand, "reconcile check ") || e.Words == "" {
 			t.Errorf("%s: next command %q, words %q", tt.Damage, e.NextCommand, e.Words)
+		}
+	}
+	for k := range wants {
+		if !seen[k] {
+			t.Errorf("testdata has no text for %s", k)
+		}
+	}
+}
+
+// Texts that the library of two releases really gave for whole store trees below
+// /srv/data, and below the folder data of a bucket: the ten cases that a rule by
+// words gets wrong or finds nothing in. A shard manifest that is gone gives no text at all:
+// the library reads what is left.
+func TestRealTextsOfStores(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("testdata/store-errors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []struct{ Release, Damage, Table, Operation, Text string }
+	if err := json.Unmarshal(b, &texts); err != nil {
+		t.Fatal(err)
+	}
+	type want struct {
+		role   reconcile.Role
+		damage Damage
+		path   string // a pattern of the whole path; empty for texts that name no object
+	}
+	none, id, file := reconcile.NoRole, `[0-9a-f-]{36}`, `[01]{24}[0-9a-f]{26}`
+	wants := map[string]want{
+		"data-missing":         {reconcile.RoleData, DamageMissing, `data/` + file + `\.lance`},
+		"del-missing":          {reconcile.RoleDeletion, DamageMissing, `_deletions/1-\d-\d+\.arrow`},
+		"gen-data-missing":     {reconcile.RoleWALGeneration, DamageMissing, `_mem_wal/` + id + `/[0-9a-f]{8}_gen_3/data/` + file + `\.lance`},
+		"gen-folder-gone":      {reconcile.RoleWALGeneration, DamageMissing, `_mem_wal/` + id + `/[0-9a-f]{8}_gen_3/_versions`},
+		"shard-manifest-empty": {reconcile.RoleWALManifest, DamageTruncated, ""},
+		"sidecar-missing":      {reconcile.RoleBlobSidecar, DamageMissing, `data/` + file + `/[01]{32}\.blob`},
+		"versions-gone":        {reconcile.RoleManifest, DamageMissing, `_versions`},
+		"index-missing":        {reconcile.RoleIndex, DamageMissing, `_indices/` + id + `/page_data\.lance`},
+		"lookup-missing":       {reconcile.RoleIndex, DamageMissing, `_indices/` + id + `/page_lookup\.lance`},
+		"data-half":            {none, DamageTruncated, ""},
+		"data-empty":           {none, DamageTruncated, ""},
+		"manifest-empty":       {none, DamageTruncated, ""},
+	}
+	names := map[string]string{"exp-0001.rollout": "exp-0001", "gen-0000.generic": "generic:gen-0000", "bv2-0000.generic": "generic:bv2-0000",
+		"dg-0000.datagen": "datagen:dg-0000", "ctx-0000": "table:ctx-0000", "_registry.rollout": "system:_registry.rollout"}
+	seen := map[string]bool{}
+	for _, tt := range texts {
+		damage := strings.TrimPrefix(tt.Damage, "s3-")
+		seen[damage] = true
+		w, ok := wants[damage]
+		if !ok {
+			t.Errorf("no expectation for %s", tt.Damage)
+			continue
+		}
+		e := Classify(tt.Text)
+		at := tt.Release + " " + tt.Damage + " " + tt.Table + " " + tt.Operation
+		if e.Role != w.role && !(w.role == none && e.Role == reconcile.RoleManifest && damage == "manifest-empty") || e.Damage != w.damage {
+			t.Errorf("%s: role %q damage %q, want %q %q\n%.600s", at, e.Role, e.Damage, w.role, w.damage, tt.Text)
+		}
+		if ok, err := regexp.MatchString("^(?:"+w.path+")$", e.Path); err != nil || !ok {
+			t.Errorf("%s: path %q, want one like %q (%v)\n%.600s", at, e.Path, w.path, err, tt.Text)
+		}
+		target, dataset := "", ""
+		if w.path != "" {
+			target, dataset = names[tt.Table], "data/"+tt.Table+".lance"
+		}
+		if e.Target != target || !strings.HasSuffix(e.Dataset, dataset) {
+			t.Errorf("%s: target %q of %q, want %q of %q\n%.600s", at, e.Target, e.Dataset, target, dataset, tt.Text)
 		}
 	}
 	for k := range wants {
@@ -178,6 +247,16 @@ func TestTheObjectDecidesNotTheWords(t *testing.T) {
 		// Names that sound like something else.
 		{"a store called throttled", "Not found: rk/SlowDown.rollout.lance/data/" + data, want{"data", DamageMissing, "SlowDown", "data/" + data}},
 		{"a store called like a status", "Not found: rk/status-403.rollout.lance/_indices/" + uuid + "/index.idx", want{"index", DamageMissing, "status-403", "_indices/" + uuid + "/index.idx"}},
+		{"a store called throttled, named beside its path", "compact of SlowDown failed: Table 'SlowDown.rollout' was not found Caused by: Dataset at path rk/SlowDown.rollout.lance was not found: Not found: rk/SlowDown.rollout.lance/_versions", want{"manifest", DamageMissing, "SlowDown", "_versions"}},
+		{"a store really throttled beside its name", "compact of SlowDown failed: Error performing GET https://h/rk/SlowDown.rollout.lance/data/" + data + " - status code: 503 Service Unavailable: <Code>SlowDown</Code>", want{"data", DamageThrottled, "SlowDown", "data/" + data}},
+		{"a table of which only the name is told", "Table 'AccessDenied.generic' was not found", want{"", DamageMissing, "generic:AccessDenied", ""}},
+		{"a folder that ends in .lance", "Not found: srv/old.lance/x.rollout.lance/data/" + data, want{"data", DamageMissing, "x", "data/" + data}},
+		{"a folder called tree below one that ends in .lance", "Not found: srv/old.lance/tree/x.rollout.lance/data/" + data, want{"data", DamageMissing, "x", "data/" + data}},
+		{"a name with .lance in it", "Not found: rk/x.lance.bak.generic.lance/_deletions/1-5-7.bin", want{"deletion", DamageMissing, "generic:x.lance.bak", "_deletions/1-5-7.bin"}},
+		{"an absolute path with .lance in the middle", "Object at location /srv/a.lance.d/data/x.datagen.lance/_indices/" + uuid + "/index.idx not found", want{"index", DamageMissing, "datagen:x", "_indices/" + uuid + "/index.idx"}},
+		{"a text inside a JSON text", `{"kind":"compact","error":"lance error: Not found: rk/x.rollout.lance/_deletions/1-5-7.arrow\n\nCaused by: \"Not found: rk/x.rollout.lance/_deletions/1-5-7.arrow\""}`, want{"deletion", DamageMissing, "x", "_deletions/1-5-7.arrow"}},
+		{"an error printed for programmers", `IO { source: NotFound { path: "rk/x.generic.lance/data/` + data + `", source: Os { code: 2, kind: NotFound, message: "No such file or directory" } } }`, want{"data", DamageMissing, "generic:x", "data/" + data}},
+		{"another cloud", "Object at location x.rollout.lance/data/" + data + " not found: Error performing GET https://acc.dfs.core.windows.net/rk/x.rollout.lance/data/" + data + " - Server returned non-2xx status code: 404 The specified blob does not exist.: BlobNotFound", want{"data", DamageMissing, "x", "data/" + data}},
 		{"a folder called AccessDenied", "Object at location AccessDenied/x.rollout.lance/data/" + data + " not found", want{"data", DamageMissing, "x", "data/" + data}},
 		{"a root with a space", "Not found: my tables/x.rollout.lance/data/" + data + at, want{"data", DamageMissing, "x", "data/" + data}},
 		{"a branch", "Not found: rk/x.lance/tree/dev/data/" + data, want{"data", DamageMissing, "table:x", "tree/dev/data/" + data}},
@@ -215,6 +294,25 @@ func TestTheNextCommandCanBeRunWhenTheTextShowsThePlace(t *testing.T) {
 		"status code: 503 Slow Down: file:///srv/x.rollout.lance/data/" + data:     "reconcile check /srv --target x --concurrency 16",
 	} {
 		if got := Classify(text).NextCommand; got != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+func TestWhereTheTextShowsTheDataset(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Not found: /srv/stores/x.rollout.lance/data/" + data:                          "/srv/stores/x.rollout.lance",
+		"Not found: srv/stores/x.rollout.lance/data/" + data:                           "srv/stores/x.rollout.lance",
+		"Object at location s3://rk/p/x.generic.lance/data/" + data + " not found":     "s3://rk/p/x.generic.lance",
+		"Not found: s3://key:secret@rk/x.lance/data/" + data:                           "s3://rk/x.lance",
+		"Not found: abfss://c@acc.dfs.core.windows.net/x.lance/data/" + data:           "abfss://c@acc.dfs.core.windows.net/x.lance",
+		"status code: 404: https://h:9000/rk/p/x.rollout.lance/data/" + data + "?sig=": "rk/p/x.rollout.lance",
+		"Not found: /…/p/x.rollout.lance/data/" + data:                                 "p/x.rollout.lance",
+		"Not found: x.lance/tree/dev/data/" + data:                                     "x.lance",
+		"Not found: data/" + data:                                                      "",
+	} {
+		if got := Classify(text).Dataset; got != want {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)
 		}
 	}

@@ -18,6 +18,8 @@ type object struct {
 	// root is the URI of the folder that holds the dataset; empty when the text
 	// shows only a part of it.
 	root string
+	// dataset is where the text shows the dataset to be; empty when none is told.
+	dataset string
 }
 
 var (
@@ -26,6 +28,7 @@ var (
 		regexp.MustCompile(`\bNot found: ((?:Wrapped error: |Not found: )*)(.+?)(?:, \S+\.rs:\d+(?::\d+)?|: No such file| Caused by|["')\]}]|$)`),
 		regexp.MustCompile(`\bObject at location ()(.+?) not found\b`),
 		regexp.MustCompile(`\bDataset at path ()(.+?) was not found\b`),
+		regexp.MustCompile(`\bNotFound \{ path:( ?)"([^"]+)"`),
 		regexp.MustCompile(`\bbase_path id \d+ not found for data_file ()(\S+)`),
 	}
 	sourceLine = regexp.MustCompile(`\S+\.rs:\d+(:\d+)?`)
@@ -69,7 +72,29 @@ func extract(text string) (objects []object, rest string) {
 	for _, m := range masks {
 		rest = strings.ReplaceAll(rest, m[0], m[1])
 	}
-	return objects, rest
+	return objects, withoutNames(rest, objects)
+}
+
+// withoutNames takes the names of targets out of a text, so that a store called
+// SlowDown is not taken for what happened to it.
+func withoutNames(rest string, objects []object) string {
+	var names []string
+	for _, o := range objects {
+		_, name, _ := strings.Cut(":"+o.target, ":")
+		if _, after, kind := strings.Cut(name, ":"); kind {
+			name = after
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if m := tableName.FindStringSubmatch(rest); m != nil {
+		names = append(names, m[1])
+	}
+	for _, name := range names {
+		rest = regexp.MustCompile(`(^|[^\w.-])`+regexp.QuoteMeta(name)+`($|[^\w-])`).ReplaceAllString(rest, "${1}NAME${2}")
+	}
+	return rest
 }
 
 // choose picks the object that tells most: the last cause that has a role, else
@@ -123,7 +148,7 @@ func takeApart(raw string) (object, bool) {
 	}
 	// A branch lies at tree/NAME below the dataset that has it.
 	set := at
-	for i := at - 1; i > 0; i-- {
+	for i := at - 1; i > 0 && !strings.HasSuffix(parts[at-1], ".lance"); i-- {
 		if parts[i] == "tree" && strings.HasSuffix(parts[i-1], ".lance") {
 			set, o.path = i, strings.Join(parts[i:], "/")
 			break
@@ -133,10 +158,18 @@ func takeApart(raw string) (object, bool) {
 		return o, true
 	}
 	o.target, _ = fleet.Name(parts[set-1])
+	shown := parts[:set]
+	if i := slices.Index(shown, "…"); i >= 0 {
+		shown, abs, prefix = shown[i+1:], false, "" // what is before it is not told
+	}
+	o.dataset = prefix + strings.Join(shown, "/")
+	if prefix == "" && abs {
+		o.dataset = "/" + o.dataset
+	}
 	switch {
 	case prefix != "":
 		o.root = prefix + strings.Join(parts[:set-1], "/")
-	case abs && !strings.Contains(p, "…"):
+	case abs:
 		o.root = "/" + strings.Join(parts[:set-1], "/")
 	}
 	return o, true
@@ -160,9 +193,11 @@ func splitURL(raw string) (prefix, p string) {
 		return "", path
 	case "file":
 		return "", "/" + path
+	case "abfs", "abfss", "wasb", "wasbs": // the container stands before the @
 	default:
-		return scheme + "://" + authority + "/", path
+		authority = authority[strings.LastIndexByte(authority, '@')+1:] // credentials are nobody's next command
 	}
+	return scheme + "://" + authority + "/", path
 }
 
 var (

@@ -37,9 +37,9 @@ var roleWords = map[reconcile.Role]struct{ subject, meaning string }{
 	reconcile.RoleIndex:         {"An index file", "No row is lost; what uses the index fails until the file is back or the index is dropped."},
 	reconcile.RoleTransaction:   {"A transaction file", "It breaks nothing but a writer that holds an old version open."},
 	reconcile.RoleManifest:      {"A manifest", "That version of the table cannot be read."},
-	reconcile.RoleBlobSidecar:   {"A file of blob values beside a data file", "Reading those values and compaction fail; the rows are whole. This version does not look at such files yet and says so under not checked."},
-	reconcile.RoleWALManifest:   {"A MemWAL shard manifest", "Rows that were not merged yet may be hidden. This version does not look at MemWAL yet and says so under not checked."},
-	reconcile.RoleWALGeneration: {"A file of a pending MemWAL generation", "Its rows live nowhere else, and no commit to the base table can mend it. This version does not look at MemWAL yet and says so under not checked."},
+	reconcile.RoleBlobSidecar:   {"A file of blob values beside a data file", "Reading those values and compaction fail; the rows are whole."},
+	reconcile.RoleWALManifest:   {"A MemWAL shard manifest", "Rows that were not merged yet may be hidden."},
+	reconcile.RoleWALGeneration: {"A file of a pending MemWAL generation", "Its rows live nowhere else, and no commit to the base table can mend it."},
 }
 
 func unknownWords(e Explanation, rest string) string {
