@@ -263,7 +263,7 @@ func (d *registries) again(ctx context.Context, of []objstore.Location) map[stri
 func (d *registries) unreadable(kind string, err error) {
 	verdict, reason := openVerdict(err)
 	if reason == reconcile.ReasonNoAnswer && isBad(err) {
-		reason = ReasonBadRegistry
+		reason = reconcile.ReasonBadRegistry
 	}
 	d.log.Error("cannot read registry", "uri", d.root.Join(registryFolder(kind)).String(), "err", err)
 	d.report(kind, verdict, reason, "not read: "+reason, err)
@@ -276,13 +276,13 @@ func (d *registries) noRegistry() {
 		names = append(names, registryFolder(kind))
 	}
 	d.log.Error("no registry below the root", "uri", d.root.String(), "looked_for", names)
-	d.report("", reconcile.Undecided, ReasonNoRegistry, fmt.Sprintf("discover: %s needs one of %s, and none is there", d.mode, strings.Join(names, ", ")), nil)
+	d.report("", reconcile.Undecided, reconcile.ReasonNoRegistry, fmt.Sprintf("discover: %s needs one of %s, and none is there", d.mode, strings.Join(names, ", ")), nil)
 }
 
 // invalid reports rows whose names no store can have.
 func (d *registries) invalid(g *registry) {
 	d.log.Error("the registry holds names that no store can have", "uri", d.root.Join(registryFolder(g.kind)).String(), "rows", len(g.invalid), "first", some(g.invalid))
-	d.report(g.kind, reconcile.Undecided, ReasonInvalidNames, fmt.Sprintf("%d names that no store can have: %s", len(g.invalid), some(g.invalid)), nil)
+	d.report(g.kind, reconcile.Undecided, reconcile.ReasonInvalidNames, fmt.Sprintf("%d names that no store can have: %s", len(g.invalid), some(g.invalid)), nil)
 }
 
 // some are the first few names, as a log or a report may show them.
@@ -298,22 +298,11 @@ func some(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// Reasons of problems with registries.
-const (
-	// ReasonNoRegistry: registries were to be read and there is none.
-	ReasonNoRegistry = "no_registry"
-	// ReasonInvalidNames: rows that cannot be looked at, because no store can have
-	// their names.
-	ReasonInvalidNames = "invalid_names"
-	// ReasonBadRegistry: what is there is no registry that can be read.
-	ReasonBadRegistry = "bad_registry"
-)
-
 // report adds a problem with the registry of a kind, or with all of them (""). The
 // registry is a target of its own beside it, so that the problem has the place with
 // a slash at the end.
 func (d *registries) report(kind string, verdict reconcile.Verdict, reason, not string, err error) {
-	at := d.root.Join("_registry.")
+	at := d.root
 	if kind != "" {
 		at = d.root.Join(registryFolder(kind) + "/")
 	}

@@ -128,7 +128,7 @@ func brief(f *Found) []string {
 
 func TestDiscoveryByRegistries(t *testing.T) {
 	t.Parallel()
-	const none = "! _registry. incomplete no_registry"
+	const none = "! s3://b/r incomplete no_registry"
 	for _, c := range []struct {
 		name string
 		w    *world

@@ -7,14 +7,9 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
-const (
-	// rowSettle is how long a row over nothing is given to go as well: a store is
-	// removed before its row.
-	rowSettle = 2 * time.Second
-	// reasonRegistryUnread: nothing is there, and whether the row still is was not to
-	// be found out.
-	reasonRegistryUnread = "registry_unread"
-)
+// rowSettle is how long a row over nothing is given to go as well: a store is
+// removed before its row.
+const rowSettle = 2 * time.Second
 
 // settleAbsent says of the targets that nothing is there of whether the registry
 // still names them: then it is a row without a store, else there is no target.
@@ -52,7 +47,7 @@ func (p *engine) settleAbsent(ctx context.Context) error {
 // question stays open.
 func (p *engine) registered(ctx context.Context, targets []reconcile.Target) (words []string, why string) {
 	if p.opts.Registered == nil {
-		return nil, reasonRegistryUnread
+		return nil, reconcile.ReasonRegistryUnread
 	}
 	if p.opts.Clock.Sleep(ctx, rowSettle) != nil {
 		return nil, reasonInterrupted
@@ -63,7 +58,7 @@ func (p *engine) registered(ctx context.Context, targets []reconcile.Target) (wo
 		return nil, reasonInterrupted
 	case err != nil:
 		p.opts.Logger.Warn("cannot read the registry again", "err", err)
-		return nil, reasonRegistryUnread
+		return nil, reconcile.ReasonRegistryUnread
 	}
 	return words, ""
 }
