@@ -174,12 +174,10 @@ func TestRepairSituations(t *testing.T) {
 		{"one of two files of a fragment is gone", func(t *testing.T, s *servertest.Server) {
 			put(t, s, "r/t.lance", parts, lancetest.Missing("data/p2.lance"))
 		}, "r/t.lance", nil, repaired{0, "repaired", "", nil, []string{"drop_fragment applied"}}},
-		// Whether a shard is sealed is asked of tables whose generations were looked at,
-		// and this version looks at none.
-		{"a table with a write-ahead log", func(t *testing.T, s *servertest.Server) {
+		{"a sealed shard of the write-ahead log", func(t *testing.T, s *servertest.Server) {
 			put(t, s, "r/t.lance", fourFragments().MemWAL(), lancetest.Missing(one))
 			lancetest.Shard{Name: "a", Version: 1, Epoch: 1, Status: 1}.WriteTo(func(name string, data []byte) { s.Put(t, "r/t.lance/"+name, data) })
-		}, "r/t.lance", nil, repaired{5, "incomplete", "not_checked:wal_generation", []string{"incomplete_look"}, nil}},
+		}, "r/t.lance", nil, repaired{5, "refused", "", []string{"wal_sealed"}, nil}},
 		{"more than one table at the place", func(t *testing.T, s *servertest.Server) {
 			put(t, s, "r/t.lance", b)
 			put(t, s, "r/u.lance", b)

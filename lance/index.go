@@ -147,19 +147,24 @@ func (x *Index) setUUID(f wireField) error {
 		if len(f.body) != 16 {
 			return corrupt("index uuid of %d bytes", len(f.body))
 		}
-		var t [36]byte
-		for i, j := 0, 0; i < 16; i++ {
-			switch i {
-			case 4, 6, 8, 10:
-				t[j] = '-'
-				j++
-			}
-			hex.Encode(t[j:j+2], f.body[i:i+1])
-			j += 2
-		}
-		x.UUID = string(t[:])
+		x.UUID = formatUUID(f.body)
 		return nil
 	})
+}
+
+// formatUUID is the text of the 16 bytes of a UUID.
+func formatUUID(b []byte) string {
+	var t [36]byte
+	for i, j := 0, 0; i < 16; i++ {
+		switch i {
+		case 4, 6, 8, 10:
+			t[j] = '-'
+			j++
+		}
+		hex.Encode(t[j:j+2], b[i:i+1])
+		j += 2
+	}
+	return string(t[:])
 }
 
 func (x *Index) setDetails(f wireField, url *[]byte) error {
@@ -239,4 +244,55 @@ func (m *Manifest) MaintainedIndexes() ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// MergedGenerations are the newest generation of each MemWAL shard whose rows are in
+// this version of the base table, by shard id. A shard that is not there has none.
+//
+// (details field 9: {1 shard {1 its 16 bytes}, 2 generation})
+func (m *Manifest) MergedGenerations() (map[string]uint64, error) {
+	out := map[string]uint64{}
+	for x, err := range m.Indices() {
+		if err != nil {
+			return nil, err
+		}
+		if x.Name != MemWALIndex {
+			continue
+		}
+		for b, err := range messages(x.Details, 9) {
+			if err != nil {
+				return nil, err
+			}
+			shard, generation, err := parseMerged(b)
+			if err != nil {
+				return nil, err
+			}
+			out[shard] = max(out[shard], generation)
+		}
+	}
+	return out, nil
+}
+
+func parseMerged(b []byte) (shard string, generation uint64, err error) {
+	err = fields(b, func(f wireField) error {
+		switch f.num {
+		case 1:
+			if err := f.is(protowire.BytesType); err != nil {
+				return err
+			}
+			for id, err := range messages(f.body, 1) {
+				if err != nil {
+					return err
+				}
+				if len(id) != 16 {
+					return corrupt("the id of a merged shard has %d bytes", len(id))
+				}
+				shard = formatUUID(id)
+			}
+		case 2:
+			return f.uint64(&generation)
+		}
+		return nil
+	})
+	return shard, generation, err
 }

@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -125,6 +127,20 @@ func NewFinding(t Target, ref Reference, at time.Time) Finding {
 		f.RowsAtRisk = Ptr(ref.LiveRows)
 	}
 	return f
+}
+
+// RowsKey names what the finding's rows at risk belong to: findings of one fragment,
+// or of one write-ahead generation, speak of the same rows.
+func (f *Finding) RowsKey() string {
+	if f.FragmentID != nil {
+		return fmt.Sprintf("fragment %d", *f.FragmentID)
+	}
+	if f.Role == RoleWALGeneration {
+		if parts := strings.SplitN(f.Path, "/", 4); len(parts) >= 3 {
+			return strings.Join(parts[:3], "/")
+		}
+	}
+	return f.FindingID
 }
 
 // SetEvidence writes what a store's error tells (status, code, request id) into the

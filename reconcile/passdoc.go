@@ -26,6 +26,9 @@ type Pass struct {
 	FindingsTruncated bool            `json:"findings_truncated,omitempty"`
 	ReportURI         *string         `json:"report_uri,omitempty"`
 	Repairs           []RepairOutcome `json:"repairs"`
+	// Posts and Merges are what the pass did for others after its own work.
+	Posts  []PostOutcome  `json:"posts"`
+	Merges []MergeOutcome `json:"merges"`
 }
 
 // Scope is what was asked to be looked at.
@@ -70,22 +73,26 @@ type Requests struct {
 
 // TargetResult is one target's line of a pass.
 type TargetResult struct {
-	Target             string       `json:"target"`
-	Store              string       `json:"store"`
-	Kind               string       `json:"kind"`
-	URI                string       `json:"uri"`
-	Version            *uint64      `json:"version"`
-	State              State        `json:"state"`
-	Reason             *string      `json:"reason"`
-	References         int64        `json:"references"`
-	Checked            int64        `json:"checked"`
-	Findings           int64        `json:"findings"`
-	RowsAtRisk         *int64       `json:"rows_at_risk"`
-	LiveRows           *int64       `json:"live_rows"`
-	Fragments          *int64       `json:"fragments"`
-	PendingGenerations *int64       `json:"pending_generations"`
-	Registry           *string      `json:"registry"`
-	NotChecked         []NotChecked `json:"not_checked"`
+	Target             string  `json:"target"`
+	Store              string  `json:"store"`
+	Kind               string  `json:"kind"`
+	URI                string  `json:"uri"`
+	Version            *uint64 `json:"version"`
+	State              State   `json:"state"`
+	Reason             *string `json:"reason"`
+	References         int64   `json:"references"`
+	Checked            int64   `json:"checked"`
+	Findings           int64   `json:"findings"`
+	RowsAtRisk         *int64  `json:"rows_at_risk"`
+	LiveRows           *int64  `json:"live_rows"`
+	Fragments          *int64  `json:"fragments"`
+	PendingGenerations *int64  `json:"pending_generations"`
+	// LeakedGenerations are flushed generations that merges left behind: bytes, and no
+	// damage.
+	LeakedGenerations *int64       `json:"leaked_generations"`
+	LeakedBytes       *int64       `json:"leaked_bytes"`
+	Registry          *string      `json:"registry"`
+	NotChecked        []NotChecked `json:"not_checked"`
 }
 
 // NotChecked says that a role exists on the target and was not looked at.

@@ -62,6 +62,10 @@ type Facts struct {
 	NotChecked []NotChecked
 	// Fragments and LiveRows of the newest version; nil when unknown.
 	Fragments, LiveRows *int64
+	// PendingGenerations are the flushed write-ahead generations that the newest shard
+	// manifests name; LeakedGenerations those that a merge left behind, and LeakedBytes
+	// their size. Nil when unknown or when there is no log.
+	PendingGenerations, LeakedGenerations, LeakedBytes *int64
 	// Blocks stand in BlockedBy of every finding whose action would be destructive.
 	Blocks []string
 	// Control is an object that the metadata proves to be there, read by this

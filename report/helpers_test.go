@@ -266,6 +266,12 @@ func fullPass(t *testing.T) reconcile.Pass {
 			func(f *reconcile.Finding) { f.Reason = ptr(reconcile.ReasonThrottled) }).
 		// Null and zero must stay apart.
 		find(reconcile.Reference{Role: reconcile.RoleData, Path: "z", HasFragment: true, PhysicalRows: 0, LiveRows: 0, Version: 1}, reconcile.Missing)
+	p.Posts = []reconcile.PostOutcome{{RepairID: "r-1", Target: "exp-1", Store: "rocketkeep", URL: "http://master:8090/api/v1/tasks", State: "open", Attempts: 4,
+		Status: reconcile.Ptr(int64(503)), Error: reconcile.Ptr("answered 503")}}
+	p.Merges = []reconcile.MergeOutcome{
+		{Target: "exp-1", Store: "rocketkeep", Endpoint: "http://worker-0:3000", Status: reconcile.Ptr(int64(200)), Reclaimed: reconcile.Ptr(int64(8)), DurationMS: 1200},
+		{Target: "exp-1", Store: "rocketkeep", Endpoint: "http://worker-1:3000", Error: reconcile.Ptr("no answer within 10m"), DurationMS: 600000},
+	}
 	p.Repairs = []reconcile.RepairOutcome{
 		{RepairID: "r-1", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionDropFragment, State: "applied", Trigger: "failure", TriggerError: ptr("Object at location x not found"),
 			ReadVersion: ptr(uint64(117)), CommittedVersion: ptr(uint64(118)), TransactionUUID: ptr("5f0c"), RowsDropped: ptr(int64(0)), BytesRestored: ptr(int64(0)),

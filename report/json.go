@@ -53,6 +53,7 @@ func document(p reconcile.Pass) reconcile.Pass {
 			r.Fragments[j].MissingFiles = list(r.Fragments[j].MissingFiles)
 		}
 	}
+	p.Posts, p.Merges = list(p.Posts), list(p.Merges)
 	return p
 }
 

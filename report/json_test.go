@@ -41,19 +41,21 @@ func TestTheDocumentHasTheMembersOfTheContract(t *testing.T) {
 		at   any
 		want string
 	}{
-		{"pass", doc, "pass_id mode tool_version actor host reason started_at finished_at exit scope coverage totals targets findings repairs"},
+		{"pass", doc, "pass_id mode tool_version actor host reason started_at finished_at exit scope coverage totals targets findings repairs posts merges"},
 		{"exit", doc["exit"], "code name"},
 		{"scope", doc["scope"], "versions depth roles targets_filter"},
 		{"coverage", doc["coverage"], "references checked ratio"},
 		{"totals", totals, "targets targets_clean targets_diverged targets_repaired targets_incomplete targets_refused targets_unreadable targets_pending targets_cooling_down targets_half_deleted targets_rolled_back targets_locked targets_failed references checked verdicts flapped findings_carried rows_at_risk rows_dropped bytes_restored requests"},
 		{"verdicts", totals["verdicts"], "present missing recoverable lost size_mismatch checksum_mismatch unreadable archived pending superseded denied undecided"},
 		{"requests", totals["requests"], "head get list put throttled retried"},
-		{"target", first("targets"), "target store kind uri version state reason references checked findings rows_at_risk live_rows fragments pending_generations registry not_checked"},
+		{"target", first("targets"), "target store kind uri version state reason references checked findings rows_at_risk live_rows fragments pending_generations leaked_generations leaked_bytes registry not_checked"},
 		{"not_checked", first("targets").(map[string]any)["not_checked"].([]any)[0], "role count reason"},
 		{"finding", first("findings"), "finding_id target store version scopes role path url fragment_id verdict reason expected_size observed_size expected_checksum observed_checksum physical_rows rows_at_risk columns_lost columns_kept http_status error_code request_id first_observed_at confirmed_at recoverable_until peers_asked peers_having proposed_action blocked_by"},
 		// store stands there beyond the contract: names repeat over stores.
 		{"repair", first("repairs"), "repair_id target store action state trigger trigger_error read_version committed_version transaction_uuid fragments rows_dropped bytes_restored source error"},
 		{"fragment", first("repairs").(map[string]any)["fragments"].([]any)[0], "id physical_rows live_rows missing_files"},
+		{"post", first("posts"), "repair_id target store url state attempts status error"},
+		{"merge", first("merges"), "target store endpoint status reclaimed error duration_ms"},
 	} {
 		want := strings.Fields(c.want)
 		var got []string
@@ -86,7 +88,7 @@ func TestArraysAreNeverNullAndTheCallersPassStaysAsItIs(t *testing.T) {
 	if repairs := out[bytes.Index(out, []byte(`"repairs": [`)):]; bytes.Contains(repairs, []byte(`"fragments": null`)) {
 		t.Error("fragments of a repair are null")
 	}
-	for _, a := range []string{"targets", "findings", "repairs"} {
+	for _, a := range []string{"targets", "findings", "repairs", "posts", "merges"} {
 		if empty := jsonOf(t, reconcile.Pass{}); !bytes.Contains(empty, []byte(`"`+a+`": []`)) {
 			t.Errorf("%s of an empty pass is not []", a)
 		}

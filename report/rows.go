@@ -10,7 +10,7 @@ import (
 
 // schemaVersion stands in every row. It rises when a column is added; columns are
 // never renamed, retyped or removed.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // The row types. A column is named as in the JSON document; `doc` is its line of
 // the data dictionary (docs/report-schema.md is made from it). Rules shared by all:
@@ -82,6 +82,8 @@ type targetRow struct {
 	LiveRows           *int64   `parquet:"live_rows,optional" doc:"Live rows of the newest version; null when unknown."`
 	Fragments          *int64   `parquet:"fragments,optional" doc:"Fragments of the newest version; null when unknown."`
 	PendingGenerations *int64   `parquet:"pending_generations,optional" doc:"Write-ahead-log generations not merged yet; null when unknown."`
+	LeakedGenerations  *int64   `parquet:"leaked_generations,optional" doc:"Write-ahead-log generations that merges left behind, which is no damage; null when unknown."`
+	LeakedBytes        *int64   `parquet:"leaked_bytes,optional" doc:"Bytes of the generations left behind; null when unknown."`
 	Registry           *string  `parquet:"registry,optional,dict" doc:"ok, unregistered, no_store or uri_differs; null when no registry was read."`
 	NotChecked         []string `parquet:"not_checked,list" parquet-element:",dict" doc:"Roles that exist and were not looked at."`
 	NotCheckedCounts   []*int64 `parquet:"not_checked_counts,list" parquet-element:",optional" doc:"How many objects of each, in the order of not_checked; null when unknown."`
@@ -200,7 +202,7 @@ func toTargetRow(t reconcile.TargetResult) targetRow {
 		Version: signed(t.Version), State: t.State.String(), Reason: cleanPtr(t.Reason),
 		References: t.References, Checked: t.Checked, Findings: t.Findings,
 		RowsAtRisk: t.RowsAtRisk, LiveRows: t.LiveRows, Fragments: t.Fragments,
-		PendingGenerations: t.PendingGenerations, Registry: cleanPtr(t.Registry),
+		PendingGenerations: t.PendingGenerations, LeakedGenerations: t.LeakedGenerations, LeakedBytes: t.LeakedBytes, Registry: cleanPtr(t.Registry),
 	}
 	for _, n := range t.NotChecked {
 		row.NotChecked = append(row.NotChecked, n.Role.String())

@@ -252,18 +252,16 @@ func roleNoun(r reconcile.Role) string {
 
 // rowsAtRisk counts each fragment once; known is false when no finding tells rows.
 func (g *group) rowsAtRisk() (rows int64, known bool) {
-	seen := map[uint64]bool{}
+	seen := map[string]bool{}
 	for _, f := range g.findings {
 		if f.RowsAtRisk == nil {
 			continue
 		}
 		known = true
-		if f.FragmentID != nil {
-			if seen[*f.FragmentID] {
-				continue
-			}
-			seen[*f.FragmentID] = true
+		if seen[f.RowsKey()] {
+			continue
 		}
+		seen[f.RowsKey()] = true
 		rows += *f.RowsAtRisk
 	}
 	return rows, known

@@ -378,6 +378,15 @@ func (b *Builder) MemWAL(maintained ...string) *Builder {
 	return b
 }
 
+// Merged says in the MemWAL's entry that the rows of a shard's generations up to this
+// number are in the base table. MemWAL comes before it.
+func (b *Builder) Merged(s Shard, generation uint64) *Builder {
+	x := b.indices[len(b.indices)-1]
+	id := s.id()
+	x.value = appendBytes(x.value, 9, appendUint(appendBytes(nil, 1, appendBytes(nil, 1, id[:])), 2, generation))
+	return b
+}
+
 // Base adds a base path.
 func (b *Builder) Base(id uint32, path string, isRoot bool) *Builder {
 	b.bases = append(b.bases, base{id, path, isRoot})

@@ -100,7 +100,7 @@ func (p *engine) confirmMetadata(ctx context.Context, l *look) {
 	// Readable now: take the look that could not be taken before. What it does not
 	// find present has had one look only, and stays open.
 	l.src, l.facts = src, again
-	l.result.Version, l.result.Fragments, l.result.LiveRows = again.Version, again.Fragments, again.LiveRows
+	l.counts(again)
 	if again.Control != (objstore.Location{}) {
 		l.base(l.target.Location).addControl(again.Control)
 	}

@@ -152,7 +152,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 		facts.Findings[i].FirstObservedAt = p.opts.Clock.Now()
 	}
 	l.facts = facts
-	l.result.Version, l.result.Fragments, l.result.LiveRows = facts.Version, facts.Fragments, facts.LiveRows
+	l.counts(facts)
 	if err := p.recall(ctx, l); err != nil {
 		return err
 	}
@@ -169,6 +169,13 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	}
 	l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
 	return p.keepOrFinish(ctx, l)
+}
+
+// counts puts what the metadata counts on the target's line.
+func (l *look) counts(f reconcile.Facts) {
+	r := &l.result
+	r.Version, r.Fragments, r.LiveRows = f.Version, f.Fragments, f.LiveRows
+	r.PendingGenerations, r.LeakedGenerations, r.LeakedBytes = f.PendingGenerations, f.LeakedGenerations, f.LeakedBytes
 }
 
 var (

@@ -287,16 +287,19 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 	return reconcile.StateClean, reason(l.facts.Reason)
 }
 
-// rowsAtRisk sums the live rows of the damaged fragments, each once. ok is false
-// when there is damage whose rows nobody knows and none whose rows are known.
+// rowsAtRisk sums the live rows of the damaged fragments and generations, each once.
+// ok is false when there is damage whose rows nobody knows and none whose rows are
+// known.
 func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
-	seen := map[uint64]bool{}
+	seen := map[string]bool{}
 	known, unknown := false, false
-	for _, f := range findings {
-		if !f.Verdict.Damaged() || f.Ref.Harmless || f.FragmentID == nil || seen[*f.FragmentID] {
+	for i := range findings {
+		f := &findings[i]
+		held := f.FragmentID != nil || f.Role == reconcile.RoleWALGeneration
+		if !f.Verdict.Damaged() || f.Ref.Harmless || !held || seen[f.RowsKey()] {
 			continue
 		}
-		seen[*f.FragmentID] = true
+		seen[f.RowsKey()] = true
 		if f.RowsAtRisk == nil {
 			unknown = true
 			continue

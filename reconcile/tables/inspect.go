@@ -25,9 +25,13 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 	if loc == (objstore.Location{}) {
 		loc = ref.Location
 	}
-	switch ref.Role {
+	role := ref.Role
+	if role == reconcile.RoleWALGeneration {
+		role = roleInGeneration(ref.Path)
+	}
+	switch role {
 	case reconcile.RoleData, reconcile.RoleOverlay, reconcile.RoleIndex:
-		if ext := path.Ext(ref.Path); ref.Role == reconcile.RoleIndex && ext != ".lance" && ext != ".idx" {
+		if ext := path.Ext(ref.Path); role == reconcile.RoleIndex && ext != ".lance" && ext != ".idx" {
 			return reconcile.Present, "", nil // a format without a footer of its own
 		}
 		tail, err := t.fetch(ctx, ref, loc, objstore.Range{Offset: -lance.FooterLen})
@@ -47,6 +51,19 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 	}
 	// Row-id sequences and transactions carry no mark of their own.
 	return reconcile.Present, "", nil
+}
+
+// roleInGeneration is what a file of a generation is to that generation's dataset.
+func roleInGeneration(name string) reconcile.Role {
+	switch dir := path.Dir(name); {
+	case path.Base(dir) == "_deletions":
+		return reconcile.RoleDeletion
+	case path.Base(dir) == "data":
+		return reconcile.RoleData
+	case path.Base(dir) == "_pk_index", path.Base(path.Dir(dir)) == "_indices":
+		return reconcile.RoleIndex
+	}
+	return reconcile.RoleTransaction
 }
 
 const reasonUnknownFormat = "unknown_format"

@@ -217,7 +217,7 @@ func TestOneTable(t *testing.T) {
 			b := four().Index("i", lancetest.IndexFile{Path: "page_data.lance"}).MemWAL("i")
 			w.write("t.lance", b, lancetest.Missing(b.IndexFolder(0)+"/page_data.lance"))
 			aged(w)
-		}, line{"incomplete", "not_checked:wal_generation", 4, []brief{{four().Index("i").IndexFolder(0) + "/page_data.lance", "missing", "", "none", nil}}}},
+		}, line{"diverged", "", 3, []brief{{four().Index("i").IndexFolder(0) + "/page_data.lance", "missing", "", "none", nil}}}},
 		{"a young table's missing file is pending", func(w *world) { w.write("t.lance", four(), lancetest.Missing(name(four(), 1))) },
 			line{"pending", "", 4, []brief{{name(four(), 1), "pending", "", "none", nil}}}},
 		{"on a busy table an older version shows that the file is not young", func(w *world) {

@@ -43,7 +43,7 @@ func (t *Table) fillScopes(ctx context.Context, findings []reconcile.Finding) er
 		}
 		f.Scopes = []string{}
 		at[key(f.Ref)] = f
-		if len(t.views) == 1 {
+		if len(t.views) == 1 || f.Role == reconcile.RoleWALGeneration || f.Role == reconcile.RoleWALManifest {
 			f.Scopes = []string{scopeLatest}
 		}
 	}

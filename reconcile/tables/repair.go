@@ -184,6 +184,9 @@ func (r *Repairer) walAllows(ctx context.Context, t *Table, p reconcile.Preparat
 		return fmt.Errorf("read write-ahead log of %s: %w", r.target.Name, err)
 	}
 	for _, sh := range shards {
+		if sh.Err != nil {
+			return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: "shard " + sh.ID + ": " + sh.Err.Error()}
+		}
 		if sh.Sealed {
 			return &reconcile.Refusal{Reason: reconcile.BlockedWALSealed, Detail: "shard " + sh.ID}
 		}

@@ -22,7 +22,7 @@ func (t *Table) Revisit(ctx context.Context, refs []reconcile.Reference) (reconc
 		return reconcile.Revisit{}, fmt.Errorf("second look at the metadata of %s: %s %s", t.target.Name, facts.State, facts.Reason)
 	}
 	rev := reconcile.Revisit{Version: again.version, Named: make([]bool, len(refs)), RolledBack: again.version < t.version || facts.State == reconcile.StateRolledBack, Metadata: facts.Findings}
-	if t.sameViews(again) {
+	if t.sameViews(again) && t.sameShards(again) {
 		for i := range rev.Named {
 			rev.Named[i] = true
 		}
@@ -75,10 +75,16 @@ func (t *Table) Older(ctx context.Context, refs []reconcile.Reference, minAge ti
 	if now.IsZero() {
 		return out, nil
 	}
-	old := func(e lance.VersionEntry) bool { return !e.ModTime.IsZero() && now.Sub(e.ModTime) >= minAge }
+	oldTime := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) >= minAge }
+	old := func(e lance.VersionEntry) bool { return oldTime(e.ModTime) }
 	missing := map[[16]byte][]int{}
 	for i, ref := range refs {
-		missing[key(ref)] = append(missing[key(ref)], i)
+		if ref.Role != reconcile.RoleWALGeneration && ref.Role != reconcile.RoleWALManifest {
+			missing[key(ref)] = append(missing[key(ref)], i)
+		}
+	}
+	if err := t.olderWAL(ctx, refs, oldTime, out); err != nil {
+		return out, err
 	}
 	mark := func(v *view) error {
 		for ref, err := range t.viewReferences(ctx, v) {

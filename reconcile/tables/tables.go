@@ -62,6 +62,7 @@ type Table struct {
 	liveKnown bool
 	// maintained are the indexes that a MemWAL keeps up to date.
 	maintained []string
+	wal        walState
 	indexNote  []reconcile.NotChecked
 }
 
@@ -122,8 +123,16 @@ func (t *Table) open(ctx context.Context) (out reconcile.Facts, overtaken bool, 
 	if facts != nil {
 		return *facts, false, nil
 	}
+	var log reconcile.Facts
+	if vs, m, facts, err = t.openWAL(ctx, vs, m, &log); err != nil || facts != nil {
+		if facts != nil {
+			out = *facts
+		}
+		return out, false, err
+	}
 	t.version, t.versions, t.indexNote, t.maintained = m.Version, vs, nil, nil
-	out = reconcile.Facts{Version: reconcile.Ptr(m.Version), Control: t.main.root.Join(vs.Newest().Name)}
+	out = log
+	out.Version, out.Control = reconcile.Ptr(m.Version), t.main.root.Join(vs.Newest().Name)
 	if err := m.CheckReaderFlags(); err != nil {
 		out.Settled, out.State, out.Reason = true, reconcile.StateUnreadable, reconcile.ReasonUnknownReaderFlags
 		t.opts.Logger.Warn("table cannot be read by this version", "target", t.target.Name, "err", err)
@@ -172,10 +181,6 @@ func notLookedAt(m *lance.Manifest) []reconcile.NotChecked {
 	var out []reconcile.NotChecked
 	if m.HasBlobV2() {
 		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlobSidecar, Reason: "named only inside a blob column, which this version does not read"})
-	}
-	if m.HasMemWAL() {
-		const why = "pending write-ahead generations are not read by this version"
-		out = append(out, reconcile.NotChecked{Role: reconcile.RoleWALManifest, Reason: why}, reconcile.NotChecked{Role: reconcile.RoleWALGeneration, Reason: why})
 	}
 	return out
 }

@@ -182,6 +182,11 @@ func (t *Table) References(ctx context.Context) iter.Seq2[reconcile.Reference, e
 				}
 			}
 		}
+		for ref, err := range t.walReferences(ctx) {
+			if !yield(ref, err) || err != nil {
+				return
+			}
+		}
 	}
 }
 
