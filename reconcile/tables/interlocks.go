@@ -40,7 +40,7 @@ func (p *proposal) interlocks(ctx context.Context) error {
 func (t *Table) unconditionalWriter(ctx context.Context) (bool, error) {
 	entries := t.versions.Entries
 	for _, e := range entries[:min(len(entries), writersLookedAt)] {
-		m, err := lance.ReadManifest(ctx, t.main, e)
+		m, err := t.main.readManifest(ctx, e)
 		if err != nil {
 			if ctx.Err() != nil {
 				return false, context.Cause(ctx)

@@ -199,7 +199,7 @@ func (t *Table) newest(ctx context.Context) (*lance.VersionSet, *lance.Manifest,
 		case err != nil:
 			return nil, nil, t.cannotLook("_versions/", err)
 		}
-		m, err := lance.ReadManifest(ctx, t.main, vs.Newest())
+		m, err := t.main.readManifest(ctx, vs.Newest())
 		if err == nil {
 			return vs, m, nil
 		}

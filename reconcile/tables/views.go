@@ -35,7 +35,7 @@ func (v *view) read(ctx context.Context) (*lance.Manifest, error) {
 		return v.manifest, nil
 	}
 	for try := 1; ; try++ {
-		m, err := lance.ReadManifest(ctx, v.store, v.entry)
+		m, err := v.store.readManifest(ctx, v.entry)
 		if err == nil || try == manifestTries || ctx.Err() != nil {
 			return m, err
 		}

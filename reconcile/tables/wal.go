@@ -49,7 +49,7 @@ func (t *Table) openWAL(ctx context.Context, vs *lance.VersionSet, m *lance.Mani
 	if !m.HasMemWAL() {
 		return vs, m, nil, nil
 	}
-	shards, err := lance.Shards(ctx, t.main)
+	shards, err := t.main.readShards(ctx)
 	if ctx.Err() != nil {
 		return nil, nil, nil, context.Cause(ctx)
 	}
