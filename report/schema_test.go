@@ -136,7 +136,7 @@ func flatPassNames(t *testing.T) []string {
 	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []string{"pass_id", "targets", "findings", "repairs"} {
+	for _, other := range []string{"pass_id", "targets", "findings", "repairs", "posts", "merges"} {
 		delete(doc, other)
 	}
 	totals := doc["totals"].(map[string]any)
