@@ -15,6 +15,8 @@ type subject struct {
 	// version is the newest version in digits, empty when there is none to tell.
 	version string
 	state   reconcile.State
+	// registry is the target's word; empty when no registry was read.
+	registry string
 	// stateReason is the target's; reason the findings' when finding is set, else the
 	// target's too.
 	stateReason, reason string
@@ -258,6 +260,9 @@ func (a adviser) forOpen(s subject) advice {
 	case reconcile.ReasonHigherVersionTrace:
 		return advice{text: "Something names a version above the newest manifest: that manifest may have been deleted. Keep writers away and look at every manifest that is left:",
 			commands: a.check(s, "--versions=all")}
+	}
+	if a, ok := a.forRegistry(s); ok {
+		return a
 	}
 	if role, ok := strings.CutPrefix(s.reason, "not_checked:"); ok {
 		return advice{text: "All that this version reads was looked at; the table also has files of role " + role + ", which it does not read (see Not looked at). Closer, of what it reads:",

@@ -6,7 +6,8 @@ import "github.com/rocketkeep/reconcile/reconcile"
 func (a adviser) forState(s subject) advice {
 	switch s.state {
 	case reconcile.StateClean:
-		return advice{}
+		a, _ := a.offRegistry(s)
+		return a
 	case reconcile.StateDiverged:
 		return a.forDiverged(s)
 	case reconcile.StateRepaired:
@@ -37,18 +38,45 @@ func (a adviser) forState(s subject) advice {
 }
 
 func (a adviser) forDiverged(s subject) advice {
+	if a, ok := a.offRegistry(s); ok {
+		return a
+	}
 	switch s.reason {
-	case "no_store":
-		return advice{text: "The registry has a row for it and the store holds no object of it. If it was deleted on purpose, remove the row; if not, bring the folder back. Then check again.", commands: a.check(s)}
-	case "unregistered":
-		return advice{text: "The store holds it and the registry has no row for it: engines that go by the registry do not see it. Register it, then check again.", commands: a.check(s)}
-	case "uri_differs":
-		return advice{text: "The registry names another place for it: engines may read another copy. Correct the row, then check again.", commands: a.check(s)}
 	case reconcile.ReasonEverythingMissing:
 		s.everything = true
 		return a.forMissing(s)
 	}
 	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+}
+
+// offRegistry is the advice for a target that registry and store disagree about; ok
+// is false for any other.
+func (a adviser) offRegistry(s subject) (_ advice, ok bool) {
+	switch s.registry {
+	case reconcile.RegistryNoStore:
+		return advice{text: "The registry has a row for it and the store holds no object of it. If it was deleted on purpose, remove the row; if not, bring the folder back. Then check again.", commands: a.check(s)}, true
+	case reconcile.RegistryUnregistered:
+		return advice{text: "The store holds it and the registry has no row for it: engines that go by the registry do not see it. Register it, then check again.", commands: a.check(s)}, true
+	case reconcile.RegistryURIDiffers:
+		return advice{text: "The registry names another place for it: engines may read another copy. Correct the row, then check again.", commands: a.check(s)}, true
+	}
+	return advice{}, false
+}
+
+// forRegistry is the advice for registries that could not be read, and for targets
+// that hang on them; ok is false for any other reason.
+func (a adviser) forRegistry(s subject) (_ advice, ok bool) {
+	switch s.reason {
+	case reconcile.ReasonNoRegistry:
+		return advice{text: "The configuration finds stores by their registry (discover), and this root has none. Correct the root; or say discover: list. A look at all that lies there:", commands: a.check(s)}, true
+	case reconcile.ReasonBadRegistry:
+		return advice{text: "The registry is there and cannot be read whole, so the stores that it names are not known. What is wrong with it as a table:", commands: a.check(s)}, true
+	case reconcile.ReasonInvalidNames:
+		return advice{text: "The registry has rows whose names no store can have; the log shows some. Nothing was looked at on their account. Remove those rows, then check again."}, true
+	case reconcile.ReasonRegistryUnread:
+		return advice{text: "Nothing is there of it, and the registry could not be read again to see whether it still has a row for it. Check again:", commands: a.check(s, a.command.later()...)}, true
+	}
+	return advice{}, false
 }
 
 func (a adviser) forUnreadableTarget(s subject) advice {

@@ -119,9 +119,14 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 		{"unreadable by mixed naming", func(s *subject) { s.state, s.reason = reconcile.StateUnreadable, reconcile.ReasonMixedNaming }},
 		{"failed, no such bucket", func(s *subject) { s.state, s.reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket }},
 		{"undecided, a version with unknown flags", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonUnknownReaderFlags }},
-		{"diverged, no store", func(s *subject) { s.reason = "no_store" }},
-		{"diverged, unregistered", func(s *subject) { s.reason = "unregistered" }},
-		{"diverged, uri differs", func(s *subject) { s.reason = "uri_differs" }},
+		{"diverged, no store", func(s *subject) { s.reason, s.registry = "no_store", "no_store" }},
+		{"diverged, unregistered", func(s *subject) { s.registry = "unregistered" }},
+		{"diverged, uri differs", func(s *subject) { s.registry = "uri_differs" }},
+		{"clean, unregistered", func(s *subject) { s.state, s.registry = reconcile.StateClean, "unregistered" }},
+		{"a root without registries", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonNoRegistry }},
+		{"a registry that cannot be read", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonBadRegistry }},
+		{"names that no store can have", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonInvalidNames }},
+		{"a row that may be over nothing", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonRegistryUnread }},
 		{"diverged, everything missing", func(s *subject) { s.reason = reconcile.ReasonEverythingMissing }},
 		{"a manifest is missing", func(s *subject) {
 			s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleManifest

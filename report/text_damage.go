@@ -60,7 +60,7 @@ func (t *texter) blocks() []block {
 		b := block{result: r, groups: groupsOf(byTarget[k])}
 		delete(byTarget, k)
 		switch {
-		case r.State != reconcile.StateClean:
+		case r.State != reconcile.StateClean, offRegistry(r):
 			wrong = append(wrong, b)
 		case len(b.groups) > 0:
 			clean = append(clean, b)
@@ -130,7 +130,7 @@ func (t *texter) block(b block) {
 	if r.Version != nil {
 		head += fmt.Sprintf(", version %d", *r.Version)
 	}
-	if r.Registry != nil && *r.Registry != "ok" {
+	if offRegistry(r) && (r.Reason == nil || *r.Reason != *r.Registry) {
 		head += ", registry " + printable(*r.Registry)
 	}
 	lines := wrap(head, "", "  ", t.opts.Width)
@@ -163,6 +163,9 @@ func (t *texter) subject(r reconcile.TargetResult) subject {
 	}
 	if r.Version != nil {
 		s.version = fmt.Sprint(*r.Version)
+	}
+	if r.Registry != nil {
+		s.registry = *r.Registry
 	}
 	return s
 }

@@ -91,7 +91,23 @@ func (t *texter) damagedAndOpen() (damaged, open int64) {
 			open += n
 		}
 	}
+	for _, r := range t.pass.Targets {
+		if offRegistry(r) && whole(r.State) {
+			damaged++
+		}
+	}
 	return damaged, open
+}
+
+// whole reports whether a state says that nothing of the target's own is wrong.
+func whole(s reconcile.State) bool {
+	return s == reconcile.StateClean || s == reconcile.StateRepaired
+}
+
+// offRegistry reports whether registry and store disagree about a target, which is
+// told whatever its own state.
+func offRegistry(r reconcile.TargetResult) bool {
+	return r.Registry != nil && *r.Registry != reconcile.RegistryOK
 }
 
 // findingCount is the number of findings of the pass, also when the document holds
@@ -111,8 +127,12 @@ func findingCount(p reconcile.Pass) int64 {
 // targetTable lists the targets that are not clean; the clean ones are counted.
 func (t *texter) targetTable() {
 	var rows []reconcile.TargetResult
+	clean := t.pass.Totals.TargetsByState[reconcile.StateClean]
 	for _, r := range t.pass.Targets {
-		if r.State != reconcile.StateClean {
+		if r.State == reconcile.StateClean && offRegistry(r) {
+			clean--
+		}
+		if r.State != reconcile.StateClean || offRegistry(r) {
 			rows = append(rows, r)
 		}
 	}
@@ -128,18 +148,26 @@ func (t *texter) targetTable() {
 	if left > 0 {
 		t.line(fmt.Sprintf("… and %s more that are not clean (--output json lists all)", number(int64(left))))
 	}
-	if clean := t.pass.Totals.TargetsByState[reconcile.StateClean]; clean == 1 {
+	if clean == 1 {
 		t.line("1 target is clean.")
 	} else if clean > 1 {
 		t.line(fmt.Sprintf("%s targets are clean.", number(clean)))
 	}
 }
 
+// stateWord is a target's state, and what the registry says against it.
+func stateWord(r reconcile.TargetResult) string {
+	if !offRegistry(r) || r.Reason != nil && *r.Reason == *r.Registry && !whole(r.State) {
+		return r.State.String()
+	}
+	return r.State.String() + ", " + printable(*r.Registry)
+}
+
 func (t *texter) printTable(rows []reconcile.TargetResult) {
 	head := []string{"TARGET", "STATE", "REFERENCES", "FINDINGS", "ROWS AT RISK"}
 	cells := [][]string{head}
 	for _, r := range rows {
-		cells = append(cells, []string{t.name(r.Store, r.Target), r.State.String(), number(r.References), number(r.Findings), numberOr(r.RowsAtRisk, "unknown")})
+		cells = append(cells, []string{t.name(r.Store, r.Target), stateWord(r), number(r.References), number(r.Findings), numberOr(r.RowsAtRisk, "unknown")})
 	}
 	widths := make([]int, len(head))
 	for _, c := range cells {
@@ -158,7 +186,11 @@ func (t *texter) printTable(rows []reconcile.TargetResult) {
 		b.WriteString(padRight(shorten(c[0], widths[0]), widths[0]))
 		state := padRight(c[1], widths[1])
 		if i > 0 {
-			state = t.paint(stateColor(rows[i-1].State), state)
+			color := stateColor(rows[i-1].State)
+			if offRegistry(rows[i-1]) && color == green {
+				color = red
+			}
+			state = t.paint(color, state)
 		}
 		b.WriteString(gap + state)
 		for j := 2; j < len(c); j++ {
