@@ -20,6 +20,9 @@ const minArrowFile = 8 + 8 + 4 + 6
 // a bitmap at some thousand rows.
 const maxArrowRows = 1 << 24
 
+// maxZstdWindow is the largest window of a zstd frame that is made room for.
+const maxZstdWindow = 8 << 20
+
 var (
 	errArrowShort  = errors.New("too few bytes for an Arrow file")
 	errArrowMagic  = errors.New("not framed by the Arrow magic")
@@ -166,7 +169,8 @@ func arrowBuffer(b []byte, compression flatTable, want uint64) ([]byte, error) {
 	case compression.uint(codec, 1) != codecZstd:
 		return nil, fmt.Errorf("buffers of Arrow compression codec %d: %w", compression.uint(codec, 1), ErrUnknownFormat)
 	}
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(max(size, 1024)))
+	// The library's frames ask for a window of 2 MiB, however small they are.
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(max(size, maxZstdWindow)))
 	if err != nil {
 		return nil, err
 	}
