@@ -246,7 +246,7 @@ func (w *work) verifyOptions(out *pass.Outcome, again []reconcile.Target, applie
 		opts.Recall.AcceptVersion = r.Version
 		s := *w.s
 		s.repair.acceptVersion = r.Version
-		stores := w.found.stores(w.set)
+		stores := w.found.stores(w.set, w.kept)
 		opts.Open = func(t reconcile.Target) reconcile.Source {
 			return tables.New(t, stores, w.found.tableOptions(t, &s, w.log))
 		}

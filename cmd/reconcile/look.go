@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rocketkeep/reconcile/internal/mancache"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -109,12 +110,16 @@ func (f *foundTargets) tableOptions(t reconcile.Target, s *settings, log *slog.L
 	return tables.Options{Versions: p.versions, ExternalCommit: p.external, WritersStopped: s.writersStopped, AcceptVersion: s.repair.acceptVersion, Logger: log}
 }
 
-// stores are those of the set, told which of them keep no object versions.
-func (f *foundTargets) stores(set *factory.Set) lookStores { return lookStores{set, f.bare} }
+// stores are those of the set, told which of them keep no object versions, with the
+// manifests of earlier passes at hand.
+func (f *foundTargets) stores(set *factory.Set, kept *mancache.Cache) lookStores {
+	return lookStores{set, f.bare, kept}
+}
 
 type lookStores struct {
 	*factory.Set
 	bare []objstore.Location
+	kept *mancache.Cache
 }
 
 // Reader opens the store of a place.
@@ -124,7 +129,10 @@ func (s lookStores) Reader(ctx context.Context, root objstore.Location) (objstor
 		return nil, err
 	}
 	if slices.ContainsFunc(s.bare, func(b objstore.Location) bool { _, ok := root.Dir().Rel(b); return ok }) {
-		return unversioned{r}, nil
+		r = unversioned{r}
+	}
+	if s.kept != nil {
+		r = tables.WithManifests(r, s.kept)
 	}
 	return r, nil
 }

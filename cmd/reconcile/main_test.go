@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv("XDG_STATE_HOME", state)
+	os.Setenv("XDG_CACHE_HOME", state)
 	code := m.Run()
 	os.RemoveAll(state)
 	os.Exit(code)
@@ -61,7 +62,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"probe"}, {"findings"}, {"repairs"}, {"cooldowns"}, {"passes"}, {"targets"}, {"status"}, {"diff"}, {"ack"}, {"undo"},
+	for _, args := range [][]string{{}, {"check"}, {"plan"}, {"apply"}, {"repair"}, {"run"}, {"probe"}, {"findings"}, {"repairs"}, {"cooldowns"}, {"passes"}, {"targets"}, {"status"}, {"diff"}, {"ack"}, {"undo"}, {"failures"}, {"failures", "add"},
 		{"migrate"}, {"migrate", "up"}, {"migrate", "status"}, {"explain"}, {"demo"}, {"config"}, {"config", "validate"}, {"version"}} {
 		name := "help/" + strings.Join(append([]string{"reconcile"}, args...), "-")
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestUsageErrors(t *testing.T) {
 		want []string
 	}{
 		{"no command", nil, []string{"Commands:", "Exit codes:"}},
-		{"a command of another version", []string{"failures", "x"}, []string{`unknown command "failures"`, "check"}},
+		{"a command of another version", []string{"verify", "x"}, []string{`unknown command "verify"`, "check"}},
 		{"a mistyped command", []string{"chek"}, []string{"did you mean check?"}},
 		{"a mistyped command of a group", []string{"config", "valdate"}, []string{"did you mean validate?"}},
 		{"a group alone", []string{"config"}, []string{"needs a command"}},
@@ -136,7 +137,7 @@ func TestUsageErrors(t *testing.T) {
 		{"a pattern that cannot be read", []string{"check", "/x", "--target", "["}, []string{"bad target pattern"}},
 		{"a configuration that is not there", []string{"check", "--config", "none.yaml"}, []string{"none.yaml"}},
 		{"a configuration with mistakes", []string{"check", "--config", "bad.yaml"}, []string{"bad.yaml:2: verify.depth", "bad.yaml:3: verify.concurrency"}},
-		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:", "budget:"}},
+		{"a configuration that asks for more", []string{"check", "--config", "later.yaml"}, []string{"later.yaml asks for more", "stores[0].peers:", "blobs:", "verify.sample:", "verify.max_bytes_per_second:"}},
 		{"a plan without a file", []string{"plan", "/x"}, []string{"-o FILE"}},
 		{"a plan over somebody's work", []string{"plan", "/x", "-o", "notes.txt"}, []string{"notes.txt", "not overwritten"}},
 		{"a plan into a folder that is not there", []string{"plan", "/x", "-o", "none/plan.json"}, []string{"none"}},

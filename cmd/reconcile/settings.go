@@ -50,6 +50,7 @@ type settings struct {
 	cooldown ledger.CooldownPolicy
 	metrics  config.Metrics
 	warnWAL  int64
+	work     config.Work
 	repair   repairSettings
 }
 
@@ -106,7 +107,7 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
 		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
 		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
-		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations,
+		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work,
 		cooldown: ledger.CooldownPolicy{After: cfg.Cooldown.After, Base: cfg.Cooldown.Base.Std(), Max: cfg.Cooldown.Max.Std()},
 	}
 	s.repair.quiet = cfg.Repair.Quiet.Std()

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
+	"github.com/rocketkeep/reconcile/internal/mancache"
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/fleet"
@@ -31,6 +33,8 @@ type work struct {
 	// set looks; writers is a set of its own, so that the one that looks is never
 	// asked for a writer.
 	set, writers *factory.Set
+	// kept are the manifests of earlier passes; only what looks is given them. nil: none.
+	kept *mancache.Cache
 	// ledger is nil for a look that has none.
 	ledger ledger.Ledger
 	found  *foundTargets
@@ -76,6 +80,7 @@ func (a *app) look(ctx context.Context, s *settings, p *progress, judge func(*pa
 	w.openStores()
 	defer w.set.Close()
 	defer w.writers.Close()
+	defer w.kept.Close()
 	l, err := a.openLedger(ctx, s, w.log)
 	if err != nil {
 		return nil, err
@@ -98,7 +103,12 @@ func (w *work) openStores() {
 	write := w.s.stores
 	write.PerPrefix = w.s.writeAs
 	w.writers = factory.New(write)
+	w.kept = mancache.New(mancache.Options{Dir: cmp.Or(w.s.work.Dir, mancache.DefaultDir(os.Getenv)), Max: int64(w.s.work.Max) / manifestShare, Logger: w.log, Now: time.Now})
 }
+
+// manifestShare is the part of work.max that manifests may take: a fleet's are small
+// beside the copies that repairs stage.
+const manifestShare = 4
 
 // run is the pass itself.
 func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) reconcile.ExitCode) (*looked, error) {
@@ -169,7 +179,7 @@ func (w *work) discover(ctx context.Context) error {
 
 // options are those of a look without a place to report to.
 func (w *work) options() pass.Options {
-	stores := w.found.stores(w.set)
+	stores := w.found.stores(w.set, w.kept)
 	o := pass.Options{
 		Open: func(t reconcile.Target) reconcile.Source {
 			return tables.New(t, stores, w.found.tableOptions(t, w.s, w.log))

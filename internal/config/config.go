@@ -201,7 +201,9 @@ type WAL struct {
 	WarnGenerations int64 `yaml:"warn_generations"`
 }
 
-// Work is where copies are staged. An empty Dir means the system's own.
+// Work is the local disk that a pass may use. An empty Dir is $XDG_CACHE_HOME/reconcile,
+// else ~/.cache/reconcile. A quarter of Max is for manifests that later passes need not
+// read again; 0 keeps none.
 type Work struct {
 	Dir string `yaml:"dir"`
 	Max Bytes  `yaml:"max"`

@@ -310,7 +310,6 @@ func (v *validator) rest(c *Config) {
 	v.afterRepair(c.AfterRepair)
 	v.mergeWAL(c.MergeWAL)
 	v.atLeast("wal.warn_generations", c.WAL.WarnGenerations, 1)
-	v.atLeast("work.max", int64(c.Work.Max), 1)
 	if c.Metrics.Listen != "" {
 		if _, _, err := net.SplitHostPort(c.Metrics.Listen); err != nil {
 			v.fail("metrics.listen", "%q is not HOST:PORT or :PORT", c.Metrics.Listen)

@@ -44,7 +44,7 @@ type Options struct {
 	// Max bounds what lies on disk, in bytes; 0 or less: there is no cache.
 	Max    int64
 	Logger *slog.Logger
-	// Now is the clock by which entries age; nil is time.Now.
+	// Now is the clock by which entries age; it must be set.
 	Now func() time.Time
 }
 
@@ -67,9 +67,6 @@ func New(o Options) *Cache {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	return &Cache{opts: o}
 }

@@ -33,7 +33,7 @@ func sized(n int, seed uint64) []byte {
 
 func open(t *testing.T, dir string, max int64) *Cache {
 	t.Helper()
-	c := New(Options{Dir: dir, Max: max})
+	c := New(Options{Dir: dir, Max: max, Now: time.Now})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -196,7 +196,7 @@ func TestWithoutAFolderThereIsNoCacheAndNoError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*Cache{
-		"nowhere": New(Options{Max: 1 << 20}), "no room": New(Options{Dir: t.TempDir()}), "no folder can be": New(Options{Dir: blocked, Max: 1 << 20}), "nil": nil,
+		"nowhere": New(Options{Max: 1 << 20, Now: time.Now}), "no room": New(Options{Dir: t.TempDir(), Now: time.Now}), "no folder can be": New(Options{Dir: blocked, Max: 1 << 20, Now: time.Now}), "nil": nil,
 	} {
 		c.Put(at, "e", []byte("x"))
 		if c.Get(at, "e", 1) != nil {
@@ -451,7 +451,7 @@ const hammerMax = 40 * block
 // less room than they need.
 func hammer(t *testing.T, dir string) {
 	for range 6 {
-		c := New(Options{Dir: dir, Max: hammerMax})
+		c := New(Options{Dir: dir, Max: hammerMax, Now: time.Now})
 		for range 60 {
 			i := rand.IntN(60)
 			etag, body := fmt.Sprintf("e%d", i), sized(200+150*i, uint64(i))
