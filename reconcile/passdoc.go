@@ -55,10 +55,12 @@ type Totals struct {
 	Verdicts       map[Verdict]int64 `json:"verdicts"`
 	Flapped        int64             `json:"flapped"`
 	Carried        int64             `json:"findings_carried"`
-	RowsAtRisk     int64             `json:"rows_at_risk"`
-	RowsDropped    int64             `json:"rows_dropped"`
-	BytesRestored  int64             `json:"bytes_restored"`
-	Requests       Requests          `json:"requests"`
+	// Deferred targets were left for the next pass by the budget, and not looked at.
+	Deferred      int64    `json:"deferred"`
+	RowsAtRisk    int64    `json:"rows_at_risk"`
+	RowsDropped   int64    `json:"rows_dropped"`
+	BytesRestored int64    `json:"bytes_restored"`
+	Requests      Requests `json:"requests"`
 }
 
 // Requests counts what was sent to stores.

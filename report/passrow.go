@@ -54,6 +54,7 @@ type passRow struct {
 	VerdictsDenied           int64     `parquet:"verdicts_denied" doc:"References whose verdict is denied."`
 	VerdictsUndecided        int64     `parquet:"verdicts_undecided" doc:"References whose verdict is undecided."`
 	Flapped                  int64     `parquet:"flapped" doc:"References missing at the first look and there at the second."`
+	Deferred                 int64     `parquet:"deferred" doc:"Targets that the budget left for the next pass; nothing was looked at there."`
 	FindingsCarried          int64     `parquet:"findings_carried" doc:"Open findings of earlier passes that this one did not look at."`
 	RowsAtRisk               int64     `parquet:"rows_at_risk" doc:"Live rows that cannot be read, each fragment counted once."`
 	RowsDropped              int64     `parquet:"rows_dropped" doc:"Live rows that tables lost by repairs of this pass."`
@@ -76,7 +77,7 @@ func toPassRow(p reconcile.Pass) passRow {
 		ScopeVersions: p.Scope.Versions.String(), ScopeDepth: p.Scope.Depth.String(), ScopeTargetsFilter: cleanAll(p.Scope.TargetsFilter),
 		CoverageReferences: p.Coverage.References, CoverageChecked: p.Coverage.Checked, CoverageRatio: p.Coverage.Ratio,
 		Targets: t.Targets, References: t.References, Checked: t.Checked,
-		Flapped: t.Flapped, FindingsCarried: t.Carried, RowsAtRisk: t.RowsAtRisk, RowsDropped: t.RowsDropped, BytesRestored: t.BytesRestored,
+		Flapped: t.Flapped, Deferred: t.Deferred, FindingsCarried: t.Carried, RowsAtRisk: t.RowsAtRisk, RowsDropped: t.RowsDropped, BytesRestored: t.BytesRestored,
 		RequestsHead: t.Requests.Head, RequestsGet: t.Requests.Get, RequestsList: t.Requests.List, RequestsPut: t.Requests.Put, RequestsThrottled: t.Requests.Throttled, RequestsRetried: t.Requests.Retried,
 		TargetsClean:             t.TargetsByState[reconcile.StateClean],
 		TargetsDiverged:          t.TargetsByState[reconcile.StateDiverged],

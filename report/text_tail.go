@@ -134,6 +134,9 @@ func (t *texter) totals() {
 	}
 	row("rows", fmt.Sprintf("at risk %s, dropped %s", number(tot.RowsAtRisk), number(tot.RowsDropped)))
 	row("flapped", fmt.Sprintf("%s (missing at the first look, there at the second)", number(tot.Flapped)))
+	if tot.Deferred > 0 {
+		row("deferred", count(tot.Deferred, "target")+" left for the next pass by the budget, not looked at")
+	}
 	if tot.Carried > 0 {
 		row("carried", fmt.Sprintf("%s of earlier passes, not looked at by this one", count(tot.Carried, "finding")))
 	}

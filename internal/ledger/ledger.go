@@ -154,6 +154,10 @@ type Cooldowns interface {
 	// Due picks those of the targets whose kind of work is not cooling down, longest
 	// unchecked first, never checked before all; those left out are in cooling.
 	Due(ctx context.Context, k Kind, uris []string) (due []string, cooling map[string]Cooldown, err error)
+	// Postpone notes targets that a pass knows of and does not look at, and returns those
+	// that no pass looked at for longer than cycle, by URI: since when. One that was never
+	// looked at counts from when a pass first knew of it.
+	Postpone(ctx context.Context, targets []Target, cycle time.Duration) (overdue map[string]time.Time, err error)
 }
 
 // Refetches remembers objects that could not be fetched from a peer.

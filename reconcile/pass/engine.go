@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -109,14 +110,34 @@ func Look(ctx context.Context, targets []reconcile.Target, opts Options) (*Outco
 func (p *engine) lookAll(ctx context.Context, targets []reconcile.Target) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.opts.TargetConcurrency)
-	for _, t := range targets {
-		g.Go(func() error { return p.lookOne(gctx, t) })
+	began := p.opts.Clock.Now()
+	for i, t := range targets {
+		g.Go(func() error {
+			if i > 0 && gctx.Err() == nil && p.spent(began) {
+				p.postpone(t)
+				return nil
+			}
+			return p.lookOne(gctx, t)
+		})
 	}
 	err := g.Wait()
 	if err != nil && ctx.Err() != nil {
 		return nil // interrupted: Look says so
 	}
 	return err
+}
+
+// spent reports whether the budget of a look that began then is used up.
+func (p *engine) spent(began time.Time) bool {
+	b := p.opts.Budget
+	return b.Duration > 0 && p.opts.Clock.Now().Sub(began) >= b.Duration || b.Requests > 0 && b.Sent() >= b.Requests
+}
+
+func (p *engine) postpone(t reconcile.Target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out.Deferred = append(p.out.Deferred, t)
+	p.out.Totals.Deferred++
 }
 
 func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {

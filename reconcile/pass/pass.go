@@ -63,6 +63,15 @@ type Progress struct {
 	WaitUntil time.Time
 }
 
+// Budget is how much a look may cost. Once it is spent no further target is begun;
+// what was begun is looked at to its end, at least one target. A bound of 0 is none.
+type Budget struct {
+	Duration time.Duration
+	Requests int64
+	// Sent is how many requests were sent so far; set when Requests is.
+	Sent func() int64
+}
+
 // Options say how to look. Every field must be set, except where noted.
 type Options struct {
 	// Open makes the source of a target; it does not touch the network.
@@ -88,6 +97,8 @@ type Options struct {
 	ProblemFindings []reconcile.Finding
 	// Recall is the memory of earlier passes; the zero value has none.
 	Recall Recall
+	// Budget bounds how many targets are begun; the zero value bounds nothing.
+	Budget Budget
 	// Registered reads the registries again and says what they say of each target now:
 	// reconcile.RegistryOK, reconcile.RegistryURIDiffers, or "" without a row. It is
 	// asked about targets that a row named (Target.Row) and may be nil when none is.
@@ -107,6 +118,9 @@ type Outcome struct {
 	Totals reconcile.Totals
 	// Repairs are what Apply did, in order.
 	Repairs []reconcile.RepairOutcome
+	// Deferred are the targets that the budget left for the next pass: nothing was
+	// looked at there, and they stand in no total but Deferred.
+	Deferred []reconcile.Target
 	// Interrupted is the cause when the context ended before the pass did.
 	Interrupted error
 

@@ -57,6 +57,7 @@ func Run(t *testing.T, newHarness func(t testing.TB) Harness) {
 		{"of many commits one is intended", testIntendRace},
 		{"a lease that is kept", testKeep},
 		{"cooldowns grow and end", testCooldown},
+		{"what is put off too long is overdue", testPostpone},
 		{"a half success resets nothing", testHalfSuccess},
 		{"nothing is picked before its time", testDue},
 		{"kinds cool down alone", testKinds},

@@ -194,3 +194,36 @@ func (l *Ledger) RefetchState(ctx context.Context, ids []string) (map[string]led
 	}
 	return out, nil
 }
+
+// Postpone implements ledger.Cooldowns.
+func (l *Ledger) Postpone(ctx context.Context, targets []ledger.Target, cycle time.Duration) (map[string]time.Time, error) {
+	overdue := map[string]time.Time{}
+	spelled := make(map[string]string, len(targets))
+	uris := make([]string, len(targets))
+	for i, t := range targets {
+		spelled[text(t.URI)], uris[i] = t.URI, t.URI
+	}
+	err := l.db.Write(ctx, func(ctx context.Context, c Conn, now time.Time) error {
+		for _, t := range targets {
+			if err := meetTarget(ctx, c, now, t, "", false, nil); err != nil {
+				return err
+			}
+		}
+		clear(overdue)
+		return each(ctx, c, `SELECT t.target_uri, coalesce(t.last_checked_at, t.first_seen_at) FROM `+l.db.Each("$1")+`
+			JOIN reconcile.targets t ON t.target_uri = e.value WHERE coalesce(t.last_checked_at, t.first_seen_at) < $2`,
+			[]any{list(uris), now.Add(-cycle)}, func(scan func(...any) error) error {
+				var uri string
+				var at time.Time
+				if err := scan(&uri, &at); err != nil {
+					return err
+				}
+				overdue[spelled[uri]] = at
+				return nil
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postpone targets: %w", err)
+	}
+	return overdue, nil
+}
