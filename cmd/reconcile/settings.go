@@ -51,6 +51,7 @@ type settings struct {
 	metrics  config.Metrics
 	warnWAL  int64
 	work     config.Work
+	budget   config.Budget
 	repair   repairSettings
 }
 
@@ -107,7 +108,7 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
 		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
 		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
-		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work,
+		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work, budget: cfg.Budget,
 		cooldown: ledger.CooldownPolicy{After: cfg.Cooldown.After, Base: cfg.Cooldown.Base.Std(), Max: cfg.Cooldown.Max.Std()},
 	}
 	s.repair.quiet = cfg.Repair.Quiet.Std()

@@ -135,14 +135,14 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	}
 	w.log.Info("look begins", "targets", len(w.found.targets))
 	opts := w.options()
-	opts.Sink, opts.Progress = sink, p.show
+	opts.Sink, opts.Progress, opts.Budget = sink, p.show, w.budget()
 	opts.Problems, opts.ProblemFindings = append(w.found.problems, w.cooling...), w.found.findings
 	out, err := pass.Look(ctx, w.found.targets, opts)
 	p.done()
 	if err != nil {
 		return nil, failure(err)
 	}
-	carried := w.carry(ctx, out, settled)
+	carried := errors.Join(w.putOff(ctx, out, sink), w.carry(ctx, out, settled))
 	code := out.Exit()
 	if judge != nil {
 		code = judge(out)

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/internal/ledger"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/pass"
+)
+
+// reasonOverdue is the reason of a target that the budget left again and again until
+// nobody had looked at it for budget.full_cycle.
+const reasonOverdue = "overdue"
+
+// budget is what a scheduled pass may cost. Without a ledger nobody knows where the
+// next one has to go on, so that there is none.
+func (w *work) budget() pass.Budget {
+	b := w.s.budget
+	if !w.s.repair.scheduled || w.ledger == nil || b.Duration == 0 && b.Requests == 0 {
+		return pass.Budget{}
+	}
+	return pass.Budget{Duration: time.Duration(b.Duration), Requests: b.Requests, Sent: func() int64 {
+		c := w.set.Counters()
+		return c.Head + c.Get + c.List + c.Put
+	}}
+}
+
+// putOff notes the targets that the budget left for the next pass. One that nobody
+// looked at for a full cycle makes the pass incomplete: its budget is too small.
+func (w *work) putOff(ctx context.Context, out *pass.Outcome, sink pass.Sink) error {
+	if len(out.Deferred) == 0 || w.ledger == nil {
+		return nil
+	}
+	known := make([]ledger.Target, len(out.Deferred))
+	for i, t := range out.Deferred {
+		known[i] = ledger.TargetOf(t)
+	}
+	overdue, err := w.ledger.Postpone(ctx, known, fullCycle(w.s.budget))
+	if err != nil {
+		return err
+	}
+	w.log.Info("the budget left targets for the next pass", "targets", len(out.Deferred), "overdue", len(overdue))
+	for _, t := range out.Deferred {
+		since, late := overdue[t.Location.Canonical()]
+		if !late {
+			continue
+		}
+		w.log.Warn("nobody looked at target for a full cycle: the budget is too small", "target", t.Name, "since", since)
+		r := reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), State: reconcile.StateIncomplete,
+			Reason: reconcile.Ptr(reasonOverdue), NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "not looked at since " + since.UTC().Format(time.RFC3339)}}}
+		out.Targets = append(out.Targets, r)
+		out.Totals.Targets++
+		out.Totals.Deferred--
+		out.Totals.TargetsByState[r.State]++
+		if err := sink.Target(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fullCycle(b config.Budget) time.Duration { return time.Duration(b.FullCycle) }

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/lancetest"
+)
+
+// A pass that spent its budget goes on where it stopped, and nothing is looked at
+// twice before everything was looked at once.
+func TestABudgetIsResumedWhereItStopped(t *testing.T) {
+	t.Parallel()
+	const tables = 24
+	x := newSite(t, "", "budget: {requests: 60}\n")
+	b := fourFragments()
+	for i := range tables {
+		var damage []lancetest.Damage
+		if i == tables-1 {
+			damage = append(damage, lancetest.Missing(b.DataName(1, 0)))
+		}
+		put(t, x.s, fmt.Sprintf("r/t%02d.lance", i), b, damage...)
+	}
+	seen := map[string]int{}
+	for pass := 1; len(seen) < tables; pass++ {
+		if pass > tables {
+			t.Fatalf("after %d passes only %d tables were looked at", pass-1, len(seen))
+		}
+		r := x.run("run", "--output", "json", "--request-timeout", "1s")
+		d := r.pass()
+		looked, deferred := 0, int(d.Totals["deferred"].(float64))
+		for _, target := range d.Targets {
+			looked++
+			if seen[target.Target]++; seen[target.Target] > 1 && len(seen) < tables && looked <= tables-len(seen) {
+				t.Errorf("pass %d looks at %s again while others wait", pass, target.Target)
+			}
+		}
+		if looked == 0 || looked+deferred != tables || pass == 1 && deferred == 0 {
+			t.Fatalf("pass %d: %d looked at, %d deferred", pass, looked, deferred)
+		}
+		want := 0
+		if len(d.Findings) > 0 {
+			want = 3
+		}
+		if r.code != want {
+			t.Errorf("pass %d: exit %d, want %d", pass, r.code, want)
+		}
+	}
+}
+
+// A budget that cannot reach everything within a full cycle says so.
+func TestATargetThatTheBudgetNeverReachesIsOverdue(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, "", "budget: {duration: 1ns, full_cycle: 2s}\n")
+	for i := range 12 {
+		put(t, x.s, fmt.Sprintf("r/t%02d.lance", i), fourFragments())
+	}
+	d := x.pass(0)
+	if d.Totals["deferred"].(float64) == 0 {
+		t.Fatal("a budget of no time reached everything")
+	}
+	time.Sleep(2100 * time.Millisecond)
+	overdue := 0
+	for _, target := range x.pass(4).Targets {
+		if target.State == "incomplete" && target.Reason != nil && *target.Reason == "overdue" {
+			overdue++
+		}
+	}
+	if overdue == 0 {
+		t.Error("nothing is overdue")
+	}
+}
