@@ -369,7 +369,7 @@ func (r *renewals) Renew(ctx context.Context, l ledger.Lease, d time.Duration) (
 
 func TestALongMergeKeepsItsLock(t *testing.T) {
 	t.Parallel()
-	y := workers(t, reclaims(1, 32700*time.Millisecond))
+	y := workers(t, reclaims(1, 3500*time.Millisecond))
 	r := &renewals{Ledger: newLedger(t)}
 	o := options(t, r.Ledger, y)
 	o.Ledger, o.Lease = r, 2*time.Second
