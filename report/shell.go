@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rocketkeep/reconcile/reconcile"
 )
 
 // Command is how the user called the tool, so that suggested commands look at the
@@ -33,8 +35,9 @@ func (c Command) line(verb string, s subject, extra ...string) string {
 		skip = append(skip, flagName(e))
 	}
 	words := []string{c.program(), verb}
-	if s.kind == "blobs" || s.uri == "" {
-		// A collection is known by its name only: the configuration tells the rest.
+	if s.kind == "blobs" || s.uri == "" || s.registry != "" && s.registry != reconcile.RegistryOK {
+		// A collection is known by its name only, and only a configured store has a
+		// registry to be held against: the configuration tells the rest.
 		words = append(words, c.URIs...)
 		if s.target != "" {
 			words = append(words, "--target="+globQuote(s.target))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
+	"github.com/rocketkeep/reconcile/lance/datafile"
 )
 
 // The columns of a registry, all of them not null: two texts, and Unix milliseconds
@@ -22,8 +23,15 @@ var errBadRegistry = errors.New("bad registry")
 // isBad reports whether an error is about what is stored rather than about reading it.
 func isBad(err error) bool {
 	var corrupt *lance.CorruptError
-	return errors.Is(err, errBadRegistry) || errors.As(err, &corrupt) || errors.Is(err, lance.ErrMixedNaming) ||
-		errors.Is(err, lance.ErrNoVersions) || errors.Is(err, fs.ErrNotExist)
+	var page *datafile.CorruptError
+	var unsupported *datafile.UnsupportedError
+	var flags *lance.FlagError
+	for _, bad := range []error{errBadRegistry, lance.ErrMixedNaming, lance.ErrNoVersions, lance.ErrNoColumn, datafile.ErrLegacy, fs.ErrNotExist} {
+		if errors.Is(err, bad) {
+			return true
+		}
+	}
+	return errors.As(err, &corrupt) || errors.As(err, &page) || errors.As(err, &unsupported) || errors.As(err, &flags)
 }
 
 // scan is the rowReader of registries as they are stored: Lance tables. It reads the
@@ -35,8 +43,28 @@ func scan(ctx context.Context, stores Stores, root objstore.Location, kind strin
 			yield(row{}, err)
 			return
 		}
-		_, _ = m, s
-		yield(row{}, errors.New("the columns of tables are not read yet"))
+		for rows, err := range m.Scan(ctx, s, lance.ScanOptions{}, registryColumns...) {
+			if err != nil {
+				yield(row{}, err)
+				return
+			}
+			name, uri, created := rows.Columns[0], rows.Columns[1], rows.Columns[2]
+			for i := range rows.Len {
+				r := row{}
+				if !name.Null(i) {
+					r.name = name.String(i)
+				}
+				if !uri.Null(i) {
+					r.uri = uri.String(i)
+				}
+				if v, ok := created.Int(i); ok && !created.Null(i) {
+					r.createdAt = v
+				}
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
 	}
 }
 
