@@ -47,9 +47,10 @@ type Explanation struct {
 	Damage Damage
 	// Target is a target name as commands take it.
 	Target string
-	// Dataset is the dataset as far as the text shows where it is: a URI
-	// ("s3://bucket/x.rollout.lance"), an absolute path, or the last parts of one of
-	// them ("stores/x.rollout.lance").
+	// Dataset is the place of the dataset as the text writes it: a URI
+	// ("s3://bucket/x.rollout.lance"), an absolute path, or a key, with or without its
+	// bucket ("stores/x.rollout.lance"). The library writes local paths without their
+	// first slash. Empty when the text does not show the whole of it.
 	Dataset string
 	// Path is the object below its dataset ("data/x.lance"); the whole name when no
 	// dataset can be told.

@@ -308,7 +308,7 @@ func TestWhereTheTextShowsTheDataset(t *testing.T) {
 		"Not found: s3://key:secret@rk/x.lance/data/" + data:                           "s3://rk/x.lance",
 		"Not found: abfss://c@acc.dfs.core.windows.net/x.lance/data/" + data:           "abfss://c@acc.dfs.core.windows.net/x.lance",
 		"status code: 404: https://h:9000/rk/p/x.rollout.lance/data/" + data + "?sig=": "rk/p/x.rollout.lance",
-		"Not found: /…/p/x.rollout.lance/data/" + data:                                 "p/x.rollout.lance",
+		"Not found: /…/p/x.rollout.lance/data/" + data:                                 "",
 		"Not found: x.lance/tree/dev/data/" + data:                                     "x.lance",
 		"Not found: data/" + data:                                                      "",
 	} {

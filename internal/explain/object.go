@@ -158,11 +158,10 @@ func takeApart(raw string) (object, bool) {
 		return o, true
 	}
 	o.target, _ = fleet.Name(parts[set-1])
-	shown := parts[:set]
-	if i := slices.Index(shown, "…"); i >= 0 {
-		shown, abs, prefix = shown[i+1:], false, "" // what is before it is not told
+	if slices.Contains(parts[:set], "…") {
+		return o, true // where it is, is not told
 	}
-	o.dataset = prefix + strings.Join(shown, "/")
+	o.dataset = prefix + strings.Join(parts[:set], "/")
 	if prefix == "" && abs {
 		o.dataset = "/" + o.dataset
 	}
