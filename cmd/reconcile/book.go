@@ -146,6 +146,42 @@ func (o *optionalLedger) Due(ctx context.Context, k ledger.Kind, uris []string) 
 	return due, cooling, nil
 }
 
+// PendingFailures implements ledger.Intake. Without the ledger's word none is open.
+func (o *optionalLedger) PendingFailures(ctx context.Context, limit int) ([]ledger.TaskFailure, error) {
+	fs, err := o.Ledger.PendingFailures(ctx, limit)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return fs, nil
+}
+
+// HandleFailure implements ledger.Intake.
+func (o *optionalLedger) HandleFailure(ctx context.Context, f ledger.TaskFailure, h ledger.Handling) (bool, error) {
+	done, err := o.Ledger.HandleFailure(ctx, f, h)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return done, nil
+}
+
+// ListTargets implements ledger.Reader.
+func (o *optionalLedger) ListTargets(ctx context.Context, f ledger.Filter) ([]ledger.TargetHealth, error) {
+	ts, err := o.Ledger.ListTargets(ctx, f)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return ts, nil
+}
+
+// ListRepairs implements ledger.Reader.
+func (o *optionalLedger) ListRepairs(ctx context.Context, f ledger.Filter) ([]ledger.Repair, error) {
+	rs, err := o.Ledger.ListRepairs(ctx, f)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return rs, nil
+}
+
 // Now implements ledger.Ledger.
 func (o *optionalLedger) Now(ctx context.Context) (time.Time, error) {
 	at, err := o.Ledger.Now(ctx)

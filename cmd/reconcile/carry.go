@@ -47,7 +47,7 @@ func (w *work) applyOptions() pass.ApplyOptions {
 			return tables.NewRepairer(t, w.writers, tables.RepairOptions{Options: w.found.tableOptions(t, w.s, w.log), Roots: w.found.roots, Quiet: r.quiet, Now: time.Now})
 		},
 		Writer: w.writers.Writer, PassID: w.doc.PassID, Owner: owner(w.doc.PassID), Actor: w.doc.Actor, Host: w.doc.Host, Reason: w.doc.Reason,
-		Trigger: trigger, Strict: r.plan != nil, Cooldown: w.s.cooldown, Lost: w.lost,
+		Trigger: trigger, TriggerError: w.triggerOf, Strict: r.plan != nil, Cooldown: w.s.cooldown, Lost: w.lost,
 	}
 }
 
@@ -165,6 +165,11 @@ func (w *work) outcomeOf(out *pass.Outcome, id string, a reconcile.PlanAction) r
 		Fragments: []reconcile.RepairFragment{}, Source: a.Source}
 	if t := resultAt(out, a.URI); t != nil {
 		r.Store = t.Store
+	}
+	if i := slices.IndexFunc(w.found.targets, func(t reconcile.Target) bool { return t.Location.String() == a.URI }); i >= 0 {
+		if text := w.triggerOf(w.found.targets[i]); text != nil {
+			r.Trigger, r.TriggerError = ledger.TriggerFailure, text
+		}
 	}
 	for _, f := range a.Fragments {
 		r.Fragments = append(r.Fragments, reconcile.RepairFragment{ID: f.ID, PhysicalRows: f.PhysicalRows, LiveRows: f.LiveRows, MissingFiles: f.Files})

@@ -36,6 +36,9 @@ func help(cmd *cobra.Command) string {
 	wrapText(&b, "", "", text)
 	b.WriteString("\nUsage:\n")
 	if cmd.HasAvailableSubCommands() {
+		if strings.Contains(cmd.Use, " ") { // it does something by itself, too
+			fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+		}
 		fmt.Fprintf(&b, "  %s COMMAND [flags]\n\nCommands:\n", cmd.CommandPath())
 		for _, c := range cmd.Commands() {
 			if c.IsAvailableCommand() {

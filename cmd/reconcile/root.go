@@ -52,7 +52,7 @@ recorded before it happens, in commits that the Lance library trusts.`,
 	a.logFlags.add(root.PersistentFlags())
 	setExits(root, reconcile.ExitClean, reconcile.ExitUsage)
 	root.AddCommand(a.checkCommand(), a.planCommand(), a.applyCommand(), a.repairCommand(), a.runCommand(), a.probeCommand(), a.explainCommand(), a.demoCommand(),
-		a.statusCommand(), a.diffCommand(), a.ackCommand(), a.undoCommand(), a.migrateCommand(), a.configCommand(), a.versionCommand())
+		a.statusCommand(), a.failuresCommand(), a.diffCommand(), a.ackCommand(), a.undoCommand(), a.migrateCommand(), a.configCommand(), a.versionCommand())
 	for _, x := range lists() {
 		root.AddCommand(a.listCommand(x))
 	}

@@ -44,6 +44,8 @@ type work struct {
 	meter   *meter
 	// codes are exit codes that no target's state tells.
 	codes []reconcile.ExitCode
+	// handed are the failures that other systems handed in about targets of this pass.
+	handed []handedIn
 	// known is what the ledger was last told of each target, by URI.
 	known map[string]knownTarget
 	// unrecorded counts repairs that the ledger was lost after.
@@ -133,6 +135,9 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	if err := w.leaveCooling(ctx); err != nil {
 		return nil, failure(err)
 	}
+	if err := w.readHandedIn(ctx); err != nil {
+		return nil, failure(err)
+	}
 	w.log.Info("look begins", "targets", len(w.found.targets))
 	opts := w.options()
 	opts.Sink, opts.Progress, opts.Budget = sink, p.show, w.budget()
@@ -147,7 +152,7 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	if judge != nil {
 		code = judge(out)
 	}
-	carried = errors.Join(carried, w.restate(context.WithoutCancel(ctx), out))
+	carried = errors.Join(carried, w.restate(context.WithoutCancel(ctx), out), w.answerHandedIn(ctx, out))
 	code = w.worst(code, out, settled, carried)
 	l := &looked{actions: out.Actions, interrupted: out.Interrupted}
 	w.complete(out, settled, code)
