@@ -147,6 +147,7 @@ type target struct {
 	Target     string  `json:"target"`
 	State      string  `json:"state"`
 	Reason     *string `json:"reason"`
+	Registry   *string `json:"registry"`
 	Version    *uint64 `json:"version"`
 	References int64   `json:"references"`
 	Checked    int64   `json:"checked"`
