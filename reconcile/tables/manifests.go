@@ -57,10 +57,10 @@ func (s *rooted) readManifest(ctx context.Context, e lance.VersionEntry) (*lance
 	}
 	n := &noting{rooted: s}
 	m, err := lance.ReadManifest(ctx, n, e)
-	if err == nil && n.got.ETag == e.ETag {
-		// Whole, decoded, and the object that was listed: a writer without a condition
-		// may have replaced it in between.
-		mem.manifests.Put(loc, e.ETag, m.Raw())
+	if err == nil && n.got.ETag != "" {
+		// Whole and decoded. The ETag is the answer's: a writer without a condition may
+		// have put another object in the listed one's place.
+		mem.manifests.Put(loc, n.got.ETag, m.Raw())
 	}
 	return m, err
 }
@@ -156,11 +156,13 @@ func (r *shardReads) Get(ctx context.Context, name string, off, n int64) (io.Rea
 	if !ok || off != 0 || n >= 0 {
 		return r.rooted.Get(ctx, name, off, n)
 	}
-	if b := r.mem.Get(r.root.Join(name), listed.ETag, listed.Size); b != nil {
-		return io.NopCloser(bytes.NewReader(b)), listed, nil
+	if listed.ETag != "" {
+		if b := r.mem.Get(r.root.Join(name), listed.ETag, listed.Size); b != nil {
+			return io.NopCloser(bytes.NewReader(b)), listed, nil
+		}
 	}
 	body, o, err := r.rooted.Get(ctx, name, off, n)
-	if err != nil || o.ETag != listed.ETag || listed.ETag == "" {
+	if err != nil || o.ETag == "" {
 		return body, o, err
 	}
 	read := &shardRead{ReadCloser: body, object: o}
