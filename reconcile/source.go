@@ -100,6 +100,9 @@ type Source interface {
 	Open(ctx context.Context) (Facts, error)
 	// References streams everything the versions in scope name, each object once.
 	References(ctx context.Context) iter.Seq2[Reference, error]
+	// Unread are the roles, or parts of them, that the walk of References came to know
+	// of and could not name.
+	Unread() []NotChecked
 	// Inspect looks inside a present object at the given depth and says whether it
 	// is of its format. Asked at DepthHead only about an object whose size is not
 	// the recorded one. It answers Present, Unreadable or ChecksumMismatch with a

@@ -108,6 +108,7 @@ func (p *engine) confirmMetadata(ctx context.Context, l *look) {
 		l.brokenOff = p.brokenOff(ctx, ctx, err)
 		l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
 	}
+	l.facts.NotChecked = append(l.facts.NotChecked, l.src.Unread()...)
 	for i := range l.suspects {
 		s := &l.suspects[i]
 		if !s.first.verdict.Open() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,7 +189,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 			l.brokenOff = p.brokenOff(ctx, tctx, err)
 		}
 	}
-	l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
+	l.facts.NotChecked = slices.Concat(l.facts.NotChecked, l.src.Unread(), notReached(l))
 	return p.keepOrFinish(ctx, l)
 }
 

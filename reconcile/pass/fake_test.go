@@ -123,6 +123,7 @@ func (f *fakeSource) References(context.Context) iter.Seq2[reconcile.Reference, 
 		}
 	}
 }
+func (f *fakeSource) Unread() []reconcile.NotChecked { return nil }
 func (f *fakeSource) Inspect(_ context.Context, ref reconcile.Reference, _ objstore.Attrs, _ reconcile.Depth) (reconcile.Verdict, string, error) {
 	if f.inspect == nil {
 		return reconcile.Present, "", nil

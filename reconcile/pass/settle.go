@@ -291,23 +291,24 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 // ok is false when there is damage whose rows nobody knows and none whose rows are
 // known.
 func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
-	seen := map[string]bool{}
-	known, unknown := false, false
+	most := map[string]int64{}
+	unknown := false
 	for i := range findings {
 		f := &findings[i]
 		held := f.FragmentID != nil || f.Role == reconcile.RoleWALGeneration
-		if !f.Verdict.Damaged() || f.Ref.Harmless || !held || seen[f.RowsKey()] {
-			continue
-		}
-		seen[f.RowsKey()] = true
-		if f.RowsAtRisk == nil {
+		switch {
+		case !f.Verdict.Damaged() || f.Ref.Harmless || !held:
+		case f.RowsAtRisk == nil:
 			unknown = true
-			continue
+		default:
+			// A sidecar holds values of some of its fragment's rows, a data file of all.
+			most[f.RowsKey()] = max(most[f.RowsKey()], *f.RowsAtRisk)
 		}
-		known = true
-		rows += *f.RowsAtRisk
 	}
-	return rows, known || !unknown
+	for _, n := range most {
+		rows += n
+	}
+	return rows, len(most) > 0 || !unknown
 }
 
 // sortOutcome gives targets and findings a stable order whatever finished first.

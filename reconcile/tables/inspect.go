@@ -32,7 +32,7 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 	switch role {
 	case reconcile.RoleData, reconcile.RoleOverlay, reconcile.RoleIndex:
 		if ext := path.Ext(ref.Path); role == reconcile.RoleIndex && ext != ".lance" && ext != ".idx" {
-			return reconcile.Present, "", nil // a format without a footer of its own
+			return unmarked(ref, at)
 		}
 		tail, err := t.fetch(ctx, ref, loc, objstore.Range{Offset: -lance.FooterLen})
 		if err != nil {
@@ -49,9 +49,20 @@ func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstor
 		}
 		return verdictOf(lance.CheckDeletionFile(path.Base(ref.Path), whole))
 	}
-	// Row-id sequences and transactions carry no mark of their own.
+	return unmarked(ref, at)
+}
+
+// unmarked is the answer about a format that carries no mark of its own (row id
+// sequences, transactions, blob sidecars): at another size than recorded, nothing tells
+// whether it is whole.
+func unmarked(ref reconcile.Reference, at objstore.Attrs) (reconcile.Verdict, string, error) {
+	if ref.Size > 0 && at.Size != ref.Size {
+		return reconcile.Undecided, "", errUnmarked
+	}
 	return reconcile.Present, "", nil
 }
+
+var errUnmarked = errors.New("nothing in the file tells where it ends")
 
 // roleInGeneration is what a file of a generation is to that generation's dataset.
 func roleInGeneration(name string) reconcile.Role {

@@ -463,7 +463,11 @@ func (p *proposal) dropFragments(base reconcile.PlanAction) *reconcile.PlanActio
 			known = false
 		}
 		for _, f := range d.findings {
-			pf.Files = append(pf.Files, f.Path)
+			// What is still broken just before the commit is asked of these alone: no
+			// other damage would have led to the drop.
+			if f.ProposedAction == reconcile.ActionDropFragment {
+				pf.Files = append(pf.Files, f.Path)
+			}
 		}
 		drop.Fragments = append(drop.Fragments, pf)
 	}

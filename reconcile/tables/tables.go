@@ -63,6 +63,9 @@ type Table struct {
 	// maintained are the indexes that a MemWAL keeps up to date.
 	maintained []string
 	wal        walState
+	// noSidecars are the data files whose blob columns could not be read, with the
+	// reason.
+	noSidecars map[string]string
 	indexNote  []reconcile.NotChecked
 }
 
@@ -159,7 +162,6 @@ func (t *Table) open(ctx context.Context) (out reconcile.Facts, overtaken bool, 
 	if err := t.openViews(ctx, vs, m, &out); err != nil {
 		return reconcile.Facts{}, false, err
 	}
-	out.NotChecked = append(out.NotChecked, notLookedAt(m)...)
 	out.NotChecked = append(out.NotChecked, t.indexNote...)
 	return out, overtaken, nil
 }
@@ -174,15 +176,6 @@ func (t *Table) count(m *lance.Manifest, out *reconcile.Facts) (err error) {
 	}
 	t.maintained, err = m.MaintainedIndexes()
 	return err
-}
-
-// notLookedAt names the roles that this table has and that nothing here reads.
-func notLookedAt(m *lance.Manifest) []reconcile.NotChecked {
-	var out []reconcile.NotChecked
-	if m.HasBlobV2() {
-		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlobSidecar, Reason: "named only inside a blob column, which this version does not read"})
-	}
-	return out
 }
 
 // newest finds and reads the newest manifest of main. Where there is none to be

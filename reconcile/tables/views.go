@@ -26,6 +26,9 @@ type view struct {
 	entry  lance.VersionEntry
 	// manifest is nil unless kept.
 	manifest *lance.Manifest
+	// sidecars are those of the version once they were walked; nil before, and when
+	// they are too many to keep.
+	sidecars []reconcile.Reference
 	// lost stands for a manifest that a tag or branch promises and no listing shows.
 	lost *reconcile.Reference
 }
@@ -241,6 +244,14 @@ func (t *Table) viewReferences(ctx context.Context, v *view) iter.Seq2[reconcile
 				if !yield(ref, nil) {
 					return
 				}
+			}
+		}
+		if !m.HasBlobV2() {
+			return
+		}
+		for ref, err := range t.sidecarReferences(ctx, m, v) {
+			if !yield(ref, err) || err != nil {
+				return
 			}
 		}
 	}

@@ -209,3 +209,42 @@ func TestAYoungGenerationIsPending(t *testing.T) {
 		t.Errorf("verdict %s", got)
 	}
 }
+
+// What no manifest of the base names is walked too: the blob values beside data files,
+// and the files of pending generations.
+func TestRealTablesNameWhatNoBaseManifestNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[reconcile.Role]int{
+		"0.39.0/blob":   {reconcile.RoleData: 2, reconcile.RoleBlobSidecar: 4},
+		"0.39.0/memwal": {reconcile.RoleData: 3, reconcile.RoleWALGeneration: 8},
+	} {
+		root := lancetest.CopyFixture(t, name, t.TempDir())
+		got := map[reconcile.Role]int{}
+		for _, ref := range references(t, root, reconcile.VersionsCurrent) {
+			if got[ref.Role]++; ref.Role == reconcile.RoleBlobSidecar && (!ref.HasFragment || ref.MinSize == 0) {
+				t.Errorf("sidecar %+v", ref)
+			}
+		}
+		delete(got, reconcile.RoleTransaction)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got)\n%s", name, d)
+		}
+	}
+}
+
+// A drop is asked again for the very damage that it is made for: another damage of
+// the fragment, which would not have led to it, does not keep it alive.
+func TestAPlannedDropNamesOnlyWhatItIsMadeFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, memstore.Options{})
+	b := four().Delete(1, 2)
+	w.write("t.lance", b, lancetest.Missing(b.DataName(1, 0), b.DeletionName(1)))
+	aged(w)
+	out := w.look("s3://b/t.lance")
+	if len(out.Actions) != 1 || len(out.Actions[0].Fragments) != 1 {
+		t.Fatalf("actions %+v", out.Actions)
+	}
+	if d := cmp.Diff([]string{b.DataName(1, 0)}, out.Actions[0].Fragments[0].Files); d != "" {
+		t.Errorf("files (-want +got)\n%s", d)
+	}
+}
