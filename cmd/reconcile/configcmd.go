@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +44,7 @@ database. What this version cannot do yet is named, and is no mistake.`,
 				return configError(err)
 			}
 			fmt.Fprintf(a.stdout, "%s: ok\n", path)
-			for _, n := range slices.Concat(notBuilt(cfg), notBuiltOfRepairs(cfg)) {
+			for _, n := range notBuilt(cfg) {
 				fmt.Fprintf(a.stdout, "%s: %s\n", path, n)
 			}
 			return nil
@@ -86,7 +85,7 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 	case err != nil:
 		doc.Problems = append(doc.Problems, problem{Text: err.Error()})
 	default:
-		doc.NotBuilt = append(doc.NotBuilt, slices.Concat(notBuilt(cfg), notBuiltOfRepairs(cfg))...)
+		doc.NotBuilt = append(doc.NotBuilt, notBuilt(cfg)...)
 	}
 	if err := a.printJSON(doc); err != nil {
 		return failure(err)
@@ -95,19 +94,6 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 		return &exitError{code: reconcile.ExitUsage}
 	}
 	return nil
-}
-
-// notBuiltOfRepairs names what a configuration asks of repairs that this version
-// cannot do; a look does not need it.
-func notBuiltOfRepairs(c *config.Config) []string {
-	var out []string
-	if len(c.AfterRepair) > 0 {
-		out = append(out, "after_repair: this version tells nobody of a repair yet")
-	}
-	if len(c.MergeWAL.Endpoints) > 0 {
-		out = append(out, "merge_wal.endpoints: this version merges no generations yet")
-	}
-	return out
 }
 
 // notBuilt names what a configuration asks of a look that this version cannot do.

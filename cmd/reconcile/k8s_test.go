@@ -182,7 +182,7 @@ func TestTheJobsArgumentsAndConfigurationAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := append(notBuilt(cfg), notBuiltOfRepairs(cfg)...); len(missing) > 0 || cfg.Repair.Mode != modeFull || cfg.Database.Reveal() == "" || cfg.Reports.URI == "" {
+	if missing := notBuilt(cfg); len(missing) > 0 || cfg.Repair.Mode != modeFull || cfg.Database.Reveal() == "" || cfg.Reports.URI == "" {
 		t.Errorf("missing %v, mode %s", missing, cfg.Repair.Mode)
 	}
 	for name, mode := range map[string]string{"reconcile": "", "reconcile-report": modeOff} {

@@ -202,6 +202,7 @@ func (a *app) printStatus(st ledger.Status, where string) error {
 	}
 	row("cooling down", "%s", cmp.Or(strings.Join(cool, ", "), "nothing"))
 	row("handed in", "%s open", count(int(st.PendingFailures), "failure"))
+	row("posts", "%s to be sent, %d not taken in the last 7 days", count(int(st.OpenPosts), "post"), st.FailedPosts)
 	for _, l := range st.Locked {
 		row("locked", "%s by %s until %s", l.TargetURI, l.Owner, clock(l.LeaseUntil))
 	}

@@ -101,7 +101,8 @@ func TestUsageErrors(t *testing.T) {
 	write("empty.yaml", "")
 	write("one.yaml", "stores: [{name: a, uri: /x}]\n")
 	write("full.yaml", "stores: [{name: a, uri: /x}]\nrepair: {mode: full}\n")
-	write("hook.yaml", "stores: [{name: a, uri: /x}]\nafter_repair: [{post: 'http://h/p', body: '{}'}]\nmerge_wal: {endpoints: ['http://h'], sole_scheduler: true}\n")
+	write("merge.yaml", "stores: [{name: a, uri: /x}]\nmerge_wal: {endpoints: ['http://h'], sole_scheduler: true}\n")
+	write("hook.yaml", "stores: [{name: a, uri: /x}]\nafter_repair: [{post: 'http://h/p', body: '{{json .Tarjet}}'}]\n")
 	write("other.json", "{\"plan_version\": 7}\n")
 	write("notes.txt", "somebody's work\n")
 	tests := []struct {
@@ -157,7 +158,8 @@ func TestUsageErrors(t *testing.T) {
 		{"a run that repairs without a ledger", []string{"run", "--config", "one.yaml", "--mode", "full"}, []string{"needs a ledger", "--database"}},
 		{"a run that repairs by its configuration without a ledger", []string{"run", "--config", "full.yaml"}, []string{"needs a ledger"}},
 		{"a run of a place", []string{"run", "/x"}, []string{"takes no arguments"}},
-		{"a run that should tell others", []string{"run", "--config", "hook.yaml"}, []string{"after_repair", "merge_wal.endpoints"}},
+		{"merges without a ledger", []string{"run", "--config", "merge.yaml"}, []string{"merge_wal.endpoints need a ledger"}},
+		{"a hook that cannot be filled in", []string{"run", "--config", "hook.yaml"}, []string{"hook.yaml:2: after_repair[0].body", "Tarjet"}},
 		{"a plan that is not there", []string{"apply", "none.json"}, []string{"none.json"}},
 		{"a plan that is none", []string{"apply", "notes.txt"}, []string{"notes.txt", "altered"}},
 		{"a plan of another kind", []string{"apply", "other.json"}, []string{"not a plan file of version 1"}},

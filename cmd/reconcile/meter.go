@@ -108,16 +108,34 @@ func (m *meter) pass(ctx context.Context, p reconcile.Pass, l ledger.Ledger) {
 	if m.set == nil {
 		return
 	}
-	var now *ledger.Status
-	if l != nil {
-		st, err := l.Status(ctx)
-		if err != nil {
-			m.log.Warn("metrics show this pass only: the ledger does not answer", "err", err)
-		} else {
-			now = &st
-		}
+	m.set.Pass(p, m.status(ctx, l), m.warn)
+	m.handOn(ctx)
+}
+
+// after takes what the pass did for others since, and hands everything on once more.
+func (m *meter) after(ctx context.Context, p reconcile.Pass, l ledger.Ledger) {
+	if m.set == nil {
+		return
 	}
-	m.set.Pass(p, now, m.warn)
+	m.set.After(p, m.status(ctx, l))
+	m.handOn(ctx)
+}
+
+// status is what the ledger says of everything; nil when it says nothing.
+func (m *meter) status(ctx context.Context, l ledger.Ledger) *ledger.Status {
+	if l == nil {
+		return nil
+	}
+	st, err := l.Status(ctx)
+	if err != nil {
+		m.log.Warn("metrics show this pass only: the ledger does not answer", "err", err)
+		return nil
+	}
+	return &st
+}
+
+// handOn gives the figures to whoever is to have them.
+func (m *meter) handOn(ctx context.Context) {
 	if m.conf.Textfile != "" {
 		if err := m.set.Textfile(m.conf.Textfile, m.reg); err != nil {
 			m.log.Warn("metrics are not written", "err", err)

@@ -65,7 +65,7 @@ func (a *app) repairPass(cmd *cobra.Command, f *lookFlags, s *settings) error {
 	if err != nil {
 		return err
 	}
-	if err := refuseNotBuilt(cfg); err != nil {
+	if s.after, err = afterOf(cmd.Flags(), cfg, s); err != nil {
 		return err
 	}
 	var judge func(*pass.Outcome) reconcile.ExitCode

@@ -120,15 +120,6 @@ func stricter(a, b reconcile.Limits) reconcile.Limits {
 	}
 }
 
-// refuseNotBuilt ends a command that the configuration asks more of than this
-// version can do.
-func refuseNotBuilt(cfg *config.Config) error {
-	if missing := notBuiltOfRepairs(cfg); len(missing) > 0 {
-		return usageError("the configuration asks repairs for more than this version can do:\n  %s", strings.Join(missing, "\n  "))
-	}
-	return nil
-}
-
 // retention is how long the ledger remembers; forever is 0 there.
 func retention(c config.Retention) ledger.Retention {
 	std := func(d config.Duration) time.Duration {

@@ -53,6 +53,7 @@ type settings struct {
 	work     config.Work
 	budget   config.Budget
 	repair   repairSettings
+	after    afterSettings
 }
 
 // repairSettings are what a command that repairs is asked for. The zero value is a

@@ -42,6 +42,8 @@ type work struct {
 	cooling []reconcile.TargetResult
 	doc     reconcile.Pass
 	meter   *meter
+	// began is when the pass did, by the ledger's clock.
+	began time.Time
 	// codes are exit codes that no target's state tells.
 	codes []reconcile.ExitCode
 	// handed are the failures that other systems handed in about targets of this pass.
@@ -124,7 +126,7 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	sink := &reportSink{w: rw, references: w.s.references, meter: w.meter}
 	defer sink.abort()
 	if w.ledger != nil {
-		if _, err := w.ledger.BeginPass(ctx, w.doc); err != nil {
+		if w.began, err = w.ledger.BeginPass(ctx, w.doc); err != nil {
 			return nil, failure(err)
 		}
 	}
@@ -156,7 +158,9 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	code = w.worst(code, out, settled, carried)
 	l := &looked{actions: out.Actions, interrupted: out.Interrupted}
 	w.complete(out, settled, code)
+	w.warnPending(out.Targets)
 	err = w.finish(ctx, out, sink)
+	w.after(ctx, out, l)
 	l.pass = w.doc
 	w.log.Info("look ended", "exit", l.pass.Exit.Code, "targets", l.pass.Totals.Targets, "references", l.pass.Totals.References, "checked", l.pass.Totals.Checked, "findings", len(l.pass.Findings))
 	return l, failure(errors.Join(carried, err))

@@ -31,8 +31,8 @@ type Set struct {
 	lastDuration, coverage, rowsAtRisk        prometheus.Gauge
 	openFindings, cooldownsActive, pendingWAL *prometheus.GaugeVec
 	references, requests, throttled, repairs  *prometheus.CounterVec
-	refetched, cooldowns                      *prometheus.CounterVec
-	fragments, rows                           prometheus.Counter
+	refetched, cooldowns, posts, merges       *prometheus.CounterVec
+	fragments, rows, reclaimed                prometheus.Counter
 	durations                                 prometheus.Histogram
 }
 
@@ -72,6 +72,9 @@ func New(reg prometheus.Registerer, b Build) *Set {
 		repairs:         counters("reconcile_repairs_total", "Repairs, by what became of them.", "action", "state"),
 		refetched:       counters("reconcile_blobs_refetched_total", "Blobs that were fetched from peers.", "peer", "result"),
 		cooldowns:       counters("reconcile_cooldowns_total", "Cooldowns that were entered.", "kind"),
+		posts:           counters("reconcile_after_repair_posts_total", "Posts after repairs, by what became of them.", "state"),
+		merges:          counters("reconcile_wal_merges_total", "Requests to workers to merge pending generations; result is ok or failed.", "result"),
+		reclaimed:       counter("reconcile_wal_generations_reclaimed_total", "Generations that workers reclaimed by merges."),
 		fragments:       counter("reconcile_fragments_dropped_total", "Fragments that were dropped."),
 		rows:            counter("reconcile_rows_dropped_total", "Live rows that were dropped."),
 		durations: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "reconcile_request_duration_seconds",
@@ -165,6 +168,24 @@ func (s *Set) Pass(p reconcile.Pass, now *ledger.Status, warnWAL int64) {
 	for _, t := range p.Targets {
 		if n := t.PendingGenerations; n != nil && *n >= warnWAL {
 			s.pendingWAL.WithLabelValues(t.Target).Set(float64(*n))
+		}
+	}
+	s.now(p, now)
+}
+
+// After takes what a pass did for others after it had ended. now is as in Pass.
+func (s *Set) After(p reconcile.Pass, now *ledger.Status) {
+	for _, x := range p.Posts {
+		s.posts.WithLabelValues(x.State).Inc()
+	}
+	for _, m := range p.Merges {
+		result := "ok"
+		if m.Error != nil {
+			result = "failed"
+		}
+		s.merges.WithLabelValues(result).Inc()
+		if m.Reclaimed != nil {
+			s.reclaimed.Add(float64(*m.Reclaimed))
 		}
 	}
 	s.now(p, now)

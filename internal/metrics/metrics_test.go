@@ -133,6 +133,42 @@ reconcile_throttled_total{store="rk"} 1
 	}
 }
 
+func TestWhatIsDoneForOthersIsCounted(t *testing.T) {
+	t.Parallel()
+	s, reg := newSet()
+	p := aPass(reconcile.ExitClean)
+	s.Pass(p, nil, 256)
+	failed := reconcile.Ptr("answered 500")
+	p.Posts = []reconcile.PostOutcome{{State: ledger.PostDelivered}, {State: ledger.PostOpen}, {State: ledger.PostDelivered}}
+	p.Merges = []reconcile.MergeOutcome{{Reclaimed: reconcile.Ptr(int64(8))}, {Reclaimed: reconcile.Ptr(int64(0))}, {Error: failed}}
+	s.After(p, &ledger.Status{ActiveCooldowns: map[ledger.Kind]int64{ledger.KindMergeWAL: 1}})
+	want := `# HELP reconcile_after_repair_posts_total Posts after repairs, by what became of them.
+# TYPE reconcile_after_repair_posts_total counter
+reconcile_after_repair_posts_total{state="delivered"} 2
+reconcile_after_repair_posts_total{state="open"} 1
+# HELP reconcile_cooldowns_active Targets whose work of this kind cools down now.
+# TYPE reconcile_cooldowns_active gauge
+reconcile_cooldowns_active{kind="check"} 0
+reconcile_cooldowns_active{kind="merge_wal"} 1
+reconcile_cooldowns_active{kind="repair"} 0
+# HELP reconcile_repairs_total Repairs, by what became of them.
+# TYPE reconcile_repairs_total counter
+reconcile_repairs_total{action="drop_fragment",state="applied"} 1
+reconcile_repairs_total{action="drop_fragment",state="refused"} 1
+# HELP reconcile_wal_generations_reclaimed_total Generations that workers reclaimed by merges.
+# TYPE reconcile_wal_generations_reclaimed_total counter
+reconcile_wal_generations_reclaimed_total 8
+# HELP reconcile_wal_merges_total Requests to workers to merge pending generations; result is ok or failed.
+# TYPE reconcile_wal_merges_total counter
+reconcile_wal_merges_total{result="failed"} 1
+reconcile_wal_merges_total{result="ok"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "reconcile_after_repair_posts_total", "reconcile_cooldowns_active", "reconcile_repairs_total",
+		"reconcile_wal_generations_reclaimed_total", "reconcile_wal_merges_total"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWithoutALedgerThePassSpeaksForItself(t *testing.T) {
 	t.Parallel()
 	s, reg := newSet()

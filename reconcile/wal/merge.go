@@ -32,6 +32,9 @@ type Options struct {
 	// tried since is not done twice.
 	Began    time.Time
 	Cooldown ledger.CooldownPolicy
+	// Until is when no further target is begun; zero is never. One target is begun in
+	// any case, so that a pass whose time is always up merges a little.
+	Until time.Time
 	// Force merges although merges cool down; they still count.
 	Force bool
 	// Transport may be nil: one of this package's own.
@@ -91,6 +94,10 @@ func Merge(ctx context.Context, targets []Target, opts Options) ([]reconcile.Mer
 		if cd, cold := cooling[t.Location.Canonical()]; cold {
 			m.Logger.Info("merges of target cool down", "target", t.Name, "until", cd.CooldownUntil, "failures", cd.ConsecutiveFailures)
 			continue
+		}
+		if !m.Until.IsZero() && len(m.out) > 0 && !m.Now().Before(m.Until) {
+			m.Logger.Warn("the time of the pass is up; what is left to merge is due in the next")
+			break
 		}
 		if err := m.target(ctx, t); err != nil && ctx.Err() == nil {
 			return m.out, err

@@ -198,7 +198,9 @@ func TestBadAnswers(t *testing.T) {
 	}{
 		{"a server error", says(500, "no"), 500, "answered 500", "bad_status", true, false},
 		{"a refusal", says(403, "no"), 403, "answered 403", "bad_status", true, false},
-		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, 307, "answered 307", "bad_status", true, false},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, 307, "answered 307", "bad_status", true, false},
 		{"a page", says(200, "<html>welcome</html>"), 200, "is this a worker?", "bad_answer", true, false},
 		{"other JSON", says(200, `{"ok":true}`), 200, "is this a worker?", "bad_answer", true, false},
 		{"no answer at all", says(204, ""), 204, "is this a worker?", "bad_answer", true, false},
@@ -473,6 +475,21 @@ func TestAWorkerThatNeverAnswersIsNotAskedForEveryTarget(t *testing.T) {
 	// Half a round is no success.
 	if c := cooldown(t, l, ledger.KindMergeWAL, "d"); c.LastSucceededAt != nil || c.ConsecutiveFailures != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestAPassWhoseTimeIsUpBeginsOneTarget(t *testing.T) {
+	t.Parallel()
+	y := workers(t, reclaims(1, 0), reclaims(1, 0))
+	l := newLedger(t)
+	o := options(t, l, y)
+	o.Until = time.Now().Add(-time.Minute)
+	if out := merge(t, o, due("a", "b")); len(out) != 2 || out[0].Target != "a" || out[1].Target != "a" {
+		t.Errorf("%+v", out)
+	}
+	o.Until = time.Now().Add(time.Hour)
+	if out := merge(t, o, due("c", "d")); len(out) != 4 {
+		t.Errorf("%+v", out)
 	}
 }
 
