@@ -103,10 +103,11 @@ func (a *Array) bytesAt(p int) []byte {
 }
 
 // Bytes gives value i of a string, binary (of any or of fixed width), decimal or
-// JSON field, or of a dictionary of those; nil when it is null or of another type.
+// JSON field, or of a dictionary of those; nil when it is null, a blob, or of another
+// type.
 func (a *Array) Bytes(i int) []byte {
 	p := a.at(i)
-	if a.typ.kind != kindBytes && a.typ.kind != kindFixedBytes || a.nullAt(p) {
+	if a.typ.kind != kindBytes && a.typ.kind != kindFixedBytes || a.blob != NotBlob || a.nullAt(p) {
 		return nil
 	}
 	if b := a.bytesAt(p); b != nil {
@@ -307,8 +308,10 @@ func (a *Array) Child(name string) *Array {
 
 // child gives the values of child i.
 func (a *Array) child(i int) *Array {
-	if a.form == formNull {
-		return a.kids[i].slice(0, a.n)
+	if a.form == formNull { // the kids are nulls too, of any number
+		k := *a.kids[i]
+		k.n, k.off, k.sel = a.n, 0, nil
+		return &k
 	}
 	if a.sel != nil {
 		return a.kids[i].Take(a.sel)

@@ -20,8 +20,7 @@ const (
 
 // decoder holds what decoders of pages share. It is for one goroutine.
 type decoder struct {
-	zstd  *zstd.Decoder
-	words [group]uint64
+	zstd *zstd.Decoder
 }
 
 // decompress undoes general compression of one buffer.

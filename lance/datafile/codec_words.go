@@ -115,7 +115,7 @@ func outOfLine(b *builder, e *encoding, buf []byte, n int) error {
 			return err
 		}
 		buf, n = buf[size:], n-k
-		if e.width == 0 && b.n >= maxZeros {
+		if e.width == 0 && b.n > maxZeros {
 			return corrupt("%d values in no byte", b.n)
 		}
 	}
@@ -123,13 +123,13 @@ func outOfLine(b *builder, e *encoding, buf []byte, n int) error {
 }
 
 // maxZeros is how many values may come out of no byte at all.
-const maxZeros = 1 << 26
+const maxZeros = 1 << 20
 
 // rle repeats values. lengths are the runs, n what they must add up to; -1 when
 // only they tell.
 func (d *decoder) rle(b *builder, e *encoding, values, lengths []byte, n int) error {
 	w := e.lengths.bits / 8
-	if e.lengths.kind != encFlat || w != 1 && w != 2 && w != 4 {
+	if e.lengths.kind != encFlat || w != 1 && w != 2 {
 		return unsupported("rle with run lengths in %s of %d bits", e.lengths.name(), e.lengths.bits)
 	}
 	runs := len(lengths) / w

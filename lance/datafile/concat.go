@@ -1,11 +1,14 @@
 package datafile
 
 import (
+	"math"
+	"slices"
 	"strconv"
 )
 
-// maxItems is how many values are put together at most.
-const maxItems = 1 << 28
+// maxItems is how many values are put together at most, unless the file is large
+// enough for more.
+const maxItems = 1 << 24
 
 // concat puts arrays of the same field behind each other.
 func concat(parts []*Array, depth int) (*Array, error) {
@@ -14,11 +17,17 @@ func concat(parts []*Array, depth int) (*Array, error) {
 	}
 	n := 0
 	for _, p := range parts {
-		if n += p.n; n > maxItems {
-			return nil, corrupt("lists of more than %d items in one page", maxItems)
-		}
+		n += p.n
 	}
 	t := parts[0].typ
+	if parts[0].blob != NotBlob {
+		return nil, unsupported("blobs in lists")
+	}
+	if !slices.ContainsFunc(parts, func(p *Array) bool { return p.form != formNull }) {
+		all := *parts[0]
+		all.n = n
+		return &all, nil
+	}
 	valid := &bitmap{}
 	for _, p := range parts {
 		for i := range p.n {
@@ -114,8 +123,8 @@ func concatLists(parts []*Array, depth int) (*Array, error) {
 				items = append(items, p.Items().Take(keep), &Array{typ: t.item, n: t.dim})
 				keep, count = nil, count+t.dim
 			}
-			if count > maxItems {
-				return nil, corrupt("lists of more than %d items in one page", maxItems)
+			if count > math.MaxUint32 {
+				return nil, unsupported("%d items in one page", count)
 			}
 			if t.kind == kindList {
 				a.offs = append(a.offs, uint32(count))

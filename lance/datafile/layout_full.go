@@ -75,8 +75,14 @@ func (s *plainSink) null() error {
 			return err
 		}
 	}
+	if s.b.bits > maxNull {
+		return unsupported("nulls of %d bits", s.b.bits)
+	}
 	return s.b.add(make([]byte, (s.b.bits+7)/8), 1)
 }
+
+// maxNull is how many bits a null may become that has none in the page.
+const maxNull = 1 << 20
 
 func (s *plainSink) array() (*Array, error) { return leafArray(s.f, s.b, s.e) }
 

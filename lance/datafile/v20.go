@@ -123,7 +123,7 @@ type page20 struct {
 	bufs [][]byte
 }
 
-// open20Page opens the encoding of a page: which kind it is and what it says.
+// openPage20 opens the encoding of a page: which kind it is and what it says.
 func (r *reading) openPage20(p page) (pg page20, enc []byte, err error) {
 	url, enc, err := anyValue(p.encoding)
 	if err != nil {
@@ -183,18 +183,19 @@ func (r *reading) list20(f *Field, p page, items stream) (*Array, error) {
 		return nil, err
 	}
 	adjustment, count := m.uint(2), m.uint(3)
-	a, err := ranges(ends, adjustment, count, true)
+	a, err := ranges(ends, adjustment, count)
 	if err != nil {
 		return nil, err
 	}
 	a.typ, a.form = parseType(f.LogicalType, 0), formList
-	a.items, err = takeItems(f.Children[0], items, int(count))
+	a.items, err = r.takeItems(f.Children[0], items, int(count))
 	return a, err
 }
 
 // takeItems takes n values from a stream, however many pages they are in.
-func takeItems(f *Field, s stream, n int) (*Array, error) {
+func (r *reading) takeItems(f *Field, s stream, n int) (*Array, error) {
 	var got []*Array
+	total := n
 	for n > 0 {
 		have, err := s.avail()
 		if errors.Is(err, io.EOF) {
@@ -213,16 +214,25 @@ func takeItems(f *Field, s stream, n int) (*Array, error) {
 	if len(got) == 0 {
 		return Nulls(f, 0), nil
 	}
+	if sum := int64(total); sum > maxItems && sum/8 > r.file.size {
+		return nil, corrupt("%d items, more than the file can hold", sum)
+	}
 	return concat(got, 0)
 }
 
 // ranges makes offsets and validity out of where each value ends. A null has the
-// adjustment added to its end; that of a list may be the adjustment itself.
-func ranges(ends *Array, adjustment, limit uint64, lists bool) (*Array, error) {
-	a := &Array{n: ends.n, offs: make([]uint32, 1, ends.n+1)}
+// adjustment added to its end.
+func ranges(ends *Array, adjustment, limit uint64) (*Array, error) {
 	if limit > maxDecoded {
 		return nil, corrupt("a page of %d items or bytes", limit)
 	}
+	if err := ends.checkEntries(); err != nil {
+		return nil, err
+	}
+	if ends.form == formNull {
+		return nil, corrupt("offsets that are null")
+	}
+	a := &Array{n: ends.n, offs: make([]uint32, 1, ends.n+1)}
 	valid := &bitmap{}
 	prev := uint64(0)
 	for i := range ends.n {
@@ -233,9 +243,6 @@ func ranges(ends *Array, adjustment, limit uint64, lists bool) (*Array, error) {
 		null := adjustment != 0 && end >= adjustment
 		if null {
 			end -= adjustment
-			if lists && end < prev {
-				end = prev
-			}
 		}
 		if end < prev || end > limit {
 			return nil, corrupt("offset %d of %d after %d", end, limit, prev)
@@ -265,6 +272,9 @@ func (p page20) array(f *Field, t *logical, enc []byte, n, depth int) (*Array, e
 		}
 		items, err := p.array(f, t.item, m.bytes(2), n*t.dim, depth+1)
 		if err != nil {
+			return nil, err
+		}
+		if err := items.checkEntries(); err != nil {
 			return nil, err
 		}
 		return &Array{typ: t, form: formFixedList, n: n, dim: t.dim, items: items}, nil
@@ -427,7 +437,7 @@ func (p page20) binary(f *Field, t *logical, num int32, m message, n, depth int)
 	if err != nil {
 		return nil, err
 	}
-	a, err := ranges(ends, m.uint(3), uint64(len(data)), false)
+	a, err := ranges(ends, m.uint(3), uint64(len(data)))
 	if err != nil {
 		return nil, err
 	}
@@ -463,6 +473,9 @@ func (p page20) dictionary(f *Field, t *logical, m message, n, depth int) (*Arra
 	}
 	dict, err := p.array(f, t, m.bytes(2), int(count), depth+1)
 	if err != nil {
+		return nil, err
+	}
+	if err := dict.checkEntries(); err != nil {
 		return nil, err
 	}
 	b := &builder{n: n, bits: int(bits), data: idx.data}
