@@ -223,7 +223,7 @@ func TestNoCommitToAStoreWhoseRowIsGone(t *testing.T) {
 			name, detail, state string
 			break_              func(r *root)
 		}{
-			{"the row is gone", "the registry's row is gone", "refused", func(r *root) { r.put(registryName, r.registry("other").Version(2)) }},
+			{"the row is gone", "no row of it any more", "refused", func(r *root) { r.put(registryName, r.registry("other").Version(2)) }},
 			{"the row names another place", "the registry names another place", "refused", func(r *root) { r.put(registryName, r.registry("a s3://x/a.rollout.lance").Version(2)) }},
 			{"the registry cannot be read", "the registry cannot be read just before the commit", "refused", func(r *root) {
 				reg := r.registry("a").Version(2)
@@ -249,6 +249,31 @@ func TestNoCommitToAStoreWhoseRowIsGone(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// What is named by its URI is repaired by its row too, and a plan lives on when its
+// store does not.
+func TestNamedRepairsAndPlansLookAtTheRow(t *testing.T) {
+	eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
+		r := newRoot("registry", fullAtOnce)
+		b := fourFragments()
+		r.put("a.rollout.lance", b, lancetest.Missing(b.DataName(1, 0)))
+		r.put("b.rollout.lance", b, lancetest.Missing(b.DataName(1, 0)))
+		r.put(registryName, r.registry("a", "b s3://elsewhere/b.rollout.lance"))
+		if out := r.run("repair", r.uri+"/b.rollout.lance").exit(reconcile.ExitRefused).stdout; !strings.Contains(out, "the registry names another place") {
+			t.Errorf("repair of a store that the registry names elsewhere:\n%s", clip(out))
+		}
+		plan := filepath.Join(r.dir, "plan.json")
+		r.run("plan", "--target", "a", "-o", plan).exit(reconcile.ExitDivergence)
+		r.put(registryName, r.registry("b").Version(2))
+		if out := r.run("apply", plan).exit(reconcile.ExitRefused).stdout; !strings.Contains(out, "no row of it any more") {
+			t.Errorf("a plan for a store whose row is gone:\n%s", clip(out))
+		}
+		r.put(registryName, r.registry("a").Version(3))
+		r.run("apply", plan).exit(reconcile.ExitClean)
+		r.run("repair", "b").exit(reconcile.ExitFailed) // by name it is no target without a row
+		r.run("repair", r.uri+"/b.rollout.lance").exit(reconcile.ExitClean)
 	})
 }
 

@@ -82,7 +82,10 @@ type place struct {
 	// name is the configured name of the store, empty for a URI of the command line.
 	name string
 	// discover is how targets are found below it: a URI of the command line is listed.
-	discover     fleet.Mode
+	discover fleet.Mode
+	// registries is the configured root whose registries name what lies at a URI of the
+	// command line; empty when none does.
+	registries   string
 	versions     reconcile.Versions
 	external     bool // commits go through another store
 	noVersioning bool // the bucket keeps no object versions
@@ -199,6 +202,9 @@ func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []s
 		p := place{uri: u}
 		if st := coveringStore(cfg.Stores, loc); st != nil {
 			p.versions, p.external, p.noVersioning = st.Versions, st.Commit == "external", st.Versioning == "none"
+			if mode, _ := fleet.ParseMode(st.Discover); mode != fleet.List {
+				p.registries = st.URI
+			}
 		}
 		s.places = append(s.places, p)
 	}

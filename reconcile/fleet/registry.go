@@ -137,7 +137,7 @@ func (g *registry) says(stores Stores, root objstore.Location, name string) (wor
 // recorded: it is the same place when the rest of the path is.
 func samePlace(stores Stores, uri string, at objstore.Location) bool {
 	uri = strings.TrimRight(uri, "/")
-	if uri == at.String() {
+	if uri == at.String() || at.Scheme == "file" && uri == at.Key {
 		return true
 	}
 	if uri == "" {
@@ -226,3 +226,29 @@ func registered(ctx context.Context, read rowReader, stores Stores, targets []re
 
 // storeName is a target's name in its registry.
 func storeName(t reconcile.Target) string { return strings.TrimPrefix(t.Name, t.Kind+":") }
+
+// MarkRows sets Row of the targets directly below a store root that its registries
+// name, so that their rows are asked for again before a commit; with all, of every
+// one that they could name. A registry that cannot be read counts as naming them:
+// then the commit finds out.
+func MarkRows(ctx context.Context, stores Stores, uri string, targets []reconcile.Target, all bool) error {
+	return markRows(ctx, scan, stores, uri, targets, all)
+}
+
+func markRows(ctx context.Context, read rowReader, stores Stores, uri string, targets []reconcile.Target, all bool) error {
+	root, err := rootOf(stores, uri)
+	if err != nil {
+		return err
+	}
+	for i := range targets {
+		t := &targets[i]
+		if t.Root != root || !slices.Contains(registeredKinds, t.Kind) {
+			continue
+		}
+		if t.Row = all; !all {
+			words, err := registered(ctx, read, stores, targets[i:i+1])
+			t.Row = err != nil || words[0] != ""
+		}
+	}
+	return nil
+}

@@ -220,6 +220,31 @@ func TestRegisteredReadsEachRegistryOnce(t *testing.T) {
 	}
 }
 
+func TestRowsOfTargetsThatWereNamed(t *testing.T) {
+	t.Parallel()
+	root := objstore.Location{Scheme: "s3", Bucket: "b", Key: "r"}
+	marked := func(w *world, all bool) (out []bool) {
+		targets := []reconcile.Target{{Name: "a", Kind: KindRollout, Root: root}, {Name: "b", Kind: KindRollout, Root: root}, {Name: "generic:g", Kind: KindGeneric, Root: root},
+			{Name: "table:ctx", Kind: KindTable, Root: root}, {Name: "a", Kind: KindRollout, Root: root.Join("below")}}
+		if err := markRows(t.Context(), w.read, w.stores(), "s3://b/r/", targets, all); err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range targets {
+			out = append(out, target.Row)
+		}
+		return out
+	}
+	if got, want := marked(newWorld().registry(KindRollout, at("a", KindRollout, 1)), false), []bool{true, false, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("rows %v, want %v", got, want)
+	}
+	if got, want := marked(newWorld().then(KindRollout, reading{err: errBadRegistry}), false), []bool{true, true, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("with a registry that cannot be read: rows %v, want %v", got, want)
+	}
+	if got, want := marked(newWorld(), true), []bool{true, true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("with all: rows %v, want %v", got, want)
+	}
+}
+
 func TestSamePlace(t *testing.T) {
 	t.Parallel()
 	stores := factory.New(factory.Options{S3: factory.S3Options{Region: "us-east-1"}})

@@ -89,7 +89,7 @@ func (a *applier) stillRegistered(ctx context.Context, t reconcile.Target) error
 		a.opts.Logger.Warn("cannot read the registry again", "target", t.Name, "err", err)
 		return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: "the registry cannot be read just before the commit: " + err.Error()}
 	case words[0] == "":
-		return &reconcile.Refusal{Reason: reconcile.BlockedHalfDeleted, Detail: "the registry's row is gone: the store is being removed"}
+		return &reconcile.Refusal{Reason: reconcile.BlockedHalfDeleted, Detail: "the registry has no row of it any more: the store is being removed"}
 	case words[0] != reconcile.RegistryOK:
 		return &reconcile.Refusal{Reason: reconcile.BlockedOutsideRoot, Detail: "the registry names another place"}
 	}
