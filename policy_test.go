@@ -109,8 +109,8 @@ var mayImport = []struct {
 }{
 	{"lance", nil}, // a library on its own
 	{"internal/objstore", nil},
-	{"reconcile/pass", []string{"reconcile", "internal/objstore", "internal/ledger"}}, // what is remembered, not where
-	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},          // registries are Lance tables
+	{"reconcile/pass", []string{"reconcile", "internal/objstore", "internal/ledger"}},          // what is remembered, not where
+	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}}, // registries are Lance tables
 	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance"}},
 	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
 	{"reconcile", []string{"internal/objstore"}},
