@@ -52,6 +52,7 @@ func Text(w io.Writer, pass reconcile.Pass, opts TextOptions) error {
 	t.targetTable()
 	t.damage(blocks)
 	t.repairs()
+	t.forOthers()
 	t.notChecked()
 	t.totals()
 	t.pointers(blocks)

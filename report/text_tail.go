@@ -42,6 +42,47 @@ func (t *texter) repairs() {
 	}
 }
 
+// forOthers says what came of posts and merges: a sum, and each that failed.
+func (t *texter) forOthers() {
+	if len(t.pass.Posts)+len(t.pass.Merges) == 0 {
+		return
+	}
+	var failed []string
+	var delivered, merged, reclaimed int64
+	for _, p := range t.pass.Posts {
+		if p.Error == nil {
+			delivered++
+			continue
+		}
+		failed = append(failed, fmt.Sprintf("%s: post to %s %s: %s", t.name(p.Store, p.Target), printable(p.URL), printable(p.State), printable(*p.Error)))
+	}
+	for _, m := range t.pass.Merges {
+		if m.Error == nil {
+			merged++
+		} else {
+			failed = append(failed, fmt.Sprintf("%s: merge by %s: %s", t.name(m.Store, m.Target), printable(m.Endpoint), printable(*m.Error)))
+		}
+		if m.Reclaimed != nil {
+			reclaimed += *m.Reclaimed
+		}
+	}
+	t.line("")
+	t.line(t.paint(bold, "For others"))
+	if n := int64(len(t.pass.Posts)); n > 0 {
+		t.para(fmt.Sprintf("%s of %s after repairs delivered", number(delivered), count(n, "post")), "  ", "    ")
+	}
+	if n := int64(len(t.pass.Merges)); n > 0 {
+		t.para(fmt.Sprintf("%s of %s to merge answered well, %s reclaimed", number(merged), count(n, "request"), count(reclaimed, "generation")), "  ", "    ")
+	}
+	for i, f := range failed {
+		if !t.opts.Verbose && i == maxTargets {
+			t.line(fmt.Sprintf("  … and %s more (%s)", number(int64(len(failed)-i)), t.listsAll()))
+			return
+		}
+		t.para(f, "  ", "    ")
+	}
+}
+
 // notChecked says what the pass did not look at: by scope, and role by role.
 func (t *texter) notChecked() {
 	t.line("")
@@ -134,6 +175,9 @@ func (t *texter) totals() {
 	}
 	row("rows", fmt.Sprintf("at risk %s, dropped %s", number(tot.RowsAtRisk), number(tot.RowsDropped)))
 	row("flapped", fmt.Sprintf("%s (missing at the first look, there at the second)", number(tot.Flapped)))
+	if text := writeAhead(p.Targets); text != "" {
+		row("write-ahead", text)
+	}
 	if tot.Deferred > 0 {
 		row("deferred", count(tot.Deferred, "target")+" left for the next pass by the budget, not looked at")
 	}
@@ -145,6 +189,38 @@ func (t *texter) totals() {
 		number(q.Head), number(q.Get), number(q.List), number(q.Put), number(q.Throttled), number(q.Retried)))
 	row("took", duration(p.FinishedAt.Sub(p.StartedAt)))
 	row("pass", printable(p.PassID))
+}
+
+// writeAhead sums up what waits to be merged into base tables, and what merges left
+// behind; empty when there is neither.
+func writeAhead(targets []reconcile.TargetResult) string {
+	var pending, pendingIn, leaked, leakedIn, bytes int64
+	for _, t := range targets {
+		if t.PendingGenerations != nil && *t.PendingGenerations > 0 {
+			pending, pendingIn = pending+*t.PendingGenerations, pendingIn+1
+		}
+		if t.LeakedGenerations == nil || *t.LeakedGenerations == 0 {
+			continue
+		}
+		leaked, leakedIn = leaked+*t.LeakedGenerations, leakedIn+1
+		if t.LeakedBytes == nil || bytes < 0 {
+			bytes = -1
+		} else {
+			bytes += *t.LeakedBytes
+		}
+	}
+	var parts []string
+	if pending > 0 {
+		parts = append(parts, fmt.Sprintf("%s pending in %s", count(pending, "generation"), count(pendingIn, "target")))
+	}
+	if leaked > 0 {
+		text := fmt.Sprintf("%s left behind by merges in %s", number(leaked), count(leakedIn, "target"))
+		if bytes >= 0 {
+			text += ", " + size(bytes)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // pointers say where to read on.
