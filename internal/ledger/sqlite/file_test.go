@@ -278,7 +278,7 @@ func TestTheViewsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }() // nothing of it is needed any more
-	for view, want := range map[string]int{"open_findings": 3, "finding_history": 8, "repair_history": 2, "active_cooldowns": 1, "target_health": 2, "pass_summary": 2} {
+	for view, want := range map[string]int{"open_findings": 3, "finding_history": 8, "repair_history": 2, "active_cooldowns": 1, "target_health": 2, "pass_summary": 2, "failure_history": 1} {
 		var n int
 		if err := db.QueryRow("SELECT count(*) FROM " + view).Scan(&n); err != nil || n != want {
 			t.Errorf("%s: %d rows, %v, want %d", view, n, err, want)
