@@ -85,7 +85,9 @@ func (a *app) runCommand() *cobra.Command {
 looks at every target of the configured stores, plans, repairs what repair.mode (or
 --mode) allows, looks at the repaired targets again, records everything in the
 ledger, and writes the reports. A fragment is dropped only when an earlier pass saw
-it damaged repair.drop_after ago; work that keeps failing is left alone for a while.`,
+it damaged repair.drop_after ago; work that keeps failing is left alone for a while.
+At its end it tells others of repairs (after_repair) and has workers merge pending
+write-ahead generations (merge_wal), where the configuration asks for that.`,
 		Example: `  reconcile run --config /etc/reconcile.yaml
   reconcile run --config /etc/reconcile.yaml --mode off
   reconcile run --config /etc/reconcile.yaml --mode full --dry-run
