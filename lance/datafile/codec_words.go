@@ -98,13 +98,13 @@ func inline(b *builder, e *encoding, buf []byte, n int) error {
 }
 
 // outOfLine decodes n values whose width the encoding tells. A tail of less than a
-// group is packed like one, or lies there as plain words.
+// group is packed like one when that is shorter, or lies there as plain words.
 func outOfLine(b *builder, e *encoding, buf []byte, n int) error {
 	var out [group]uint64
 	size := e.width * group / 8
 	for n > 0 {
 		k := min(n, group)
-		if k < group && len(buf) == k*e.bits/8 && len(buf) != size {
+		if k < group && len(buf) == k*e.bits/8 {
 			return b.add(buf, k)
 		}
 		if len(buf) < size {
@@ -125,11 +125,14 @@ func outOfLine(b *builder, e *encoding, buf []byte, n int) error {
 // maxZeros is how many values may come out of no byte at all.
 const maxZeros = 1 << 20
 
+// maxRuns is how many values runs with lengths of 32 bits may make.
+const maxRuns = 1 << 24
+
 // rle repeats values. lengths are the runs, n what they must add up to; -1 when
 // only they tell.
 func (d *decoder) rle(b *builder, e *encoding, values, lengths []byte, n int) error {
 	w := e.lengths.bits / 8
-	if e.lengths.kind != encFlat || w != 1 && w != 2 {
+	if e.lengths.kind != encFlat || w != 1 && w != 2 && w != 4 {
 		return unsupported("rle with run lengths in %s of %d bits", e.lengths.name(), e.lengths.bits)
 	}
 	runs := len(lengths) / w
@@ -152,6 +155,9 @@ func (d *decoder) rle(b *builder, e *encoding, values, lengths []byte, n int) er
 		k := int(loadWord(lengths, i, 8*w))
 		if total += k; n >= 0 && total > n {
 			return corrupt("runs of more than %d values", n)
+		}
+		if w == 4 && total > maxRuns {
+			return unsupported("runs of %d values", total)
 		}
 		if err := b.room(k * size); err != nil {
 			return err
