@@ -25,8 +25,8 @@ import (
 //
 // One that is handed in again while a pass is at work stays open for the next.
 
-// maxHandedIn bounds how many open failures a pass reads; the oldest come first, and
-// those that are answered make room.
+// maxHandedIn bounds how many open failures a pass reads: those that were handed in
+// last.
 const maxHandedIn = 10_000
 
 // maxTriggerText is how much of a text becomes a repair's trigger, in bytes.
@@ -71,12 +71,14 @@ func (w *work) readHandedIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m := w.newMatcher()
+	if len(open) == maxHandedIn {
+		w.log.Warn("more failures are open than a pass reads; those that were handed in last are looked at", "read", len(open))
+	}
+	m, texts := w.newMatcher(), explanations{}
 	urgency := map[string]int{}
 	strangers := 0
 	for _, f := range open {
-		h := handedIn{TaskFailure: f, hint: explain.Classify(f.Error)}
-		h.Error = clip(explain.Redact(f.Error), maxTriggerText)
+		h := handedIn{TaskFailure: f, hint: texts.of(f.Error)}
 		if h.uris, h.sure = m.match(f.Target, h.hint); len(h.uris) == 0 {
 			strangers++
 			continue
@@ -108,6 +110,18 @@ func (w *work) readHandedIn(ctx context.Context) error {
 		w.log.Info("targets of handed-in failures come first", "targets", len(first), "names", first[:min(len(first), 10)])
 	}
 	return nil
+}
+
+// explanations are those of texts that many failures share.
+type explanations map[string]explain.Explanation
+
+func (x explanations) of(text string) explain.Explanation {
+	e, ok := x[text]
+	if !ok {
+		e = explain.Classify(text)
+		x[text] = e
+	}
+	return e
 }
 
 // checkedAt tells when targets were last looked at, where a budget makes that matter:
@@ -257,7 +271,7 @@ func (w *work) triggerOf(t reconcile.Target) *string {
 	if best == nil {
 		return nil
 	}
-	return &best.Error
+	return reconcile.Ptr(clip(explain.Redact(best.Error), maxTriggerText))
 }
 
 // namesOne reports whether a path of a text is that of a finding, or of a folder

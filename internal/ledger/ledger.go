@@ -177,7 +177,8 @@ type Intake interface {
 	// AddFailure hands in a failure; one that is open already is counted. The target
 	// may be empty, for a text that tells it.
 	AddFailure(ctx context.Context, kind, target, text string) error
-	// PendingFailures lists the open ones, oldest first; limit 0 is all.
+	// PendingFailures lists the open ones, oldest first; a limit leaves those out that
+	// were not handed in for longest, 0 is all.
 	PendingFailures(ctx context.Context, limit int) ([]TaskFailure, error)
 	// HandleFailure closes one. It stays open, and handled is false, when the same
 	// failure was handed in again since f was read: that news has not been looked at.

@@ -49,9 +49,12 @@ func testIntake(t *testing.T, h Harness) {
 	if d := fs[0].LastSeenAt.Sub(fs[0].FirstSeenAt); d < 59*time.Minute || !near(fs[0].LastSeenAt, b.now()) {
 		t.Errorf("first seen %v, last %v", fs[0].FirstSeenAt, fs[0].LastSeenAt)
 	}
-	if some, err := b.PendingFailures(ctx, 2); err != nil || len(some) != 2 || some[0].ID != fs[0].ID {
-		t.Errorf("the first two: %+v, %v", some, err)
+	h.SetClock(t, 2*time.Hour)
+	insert("compact", "x", "Not found: x/data/1.lance")
+	if some, err := b.PendingFailures(ctx, 2); err != nil || len(some) != 2 || some[0].ID != fs[0].ID || some[0].SeenCount != 4 || some[1].ID != fs[3].ID {
+		t.Errorf("the two that were handed in last: %+v, %v", some, err)
 	}
+	fs = pending()
 	// It fails again while a pass deals with it: that news stays open.
 	dropped := ledger.Handling{PassID: "pass-1", RepairID: "repair-1", Note: "dropped"}
 	insert("compact", "x", "Not found: x/data/1.lance")

@@ -25,8 +25,8 @@ func TestHandedInFailuresOutliveAStep(t *testing.T) {
 	for _, target := range []string{"handled", "open", "open"} {
 		add(l, target)
 	}
-	fs, err := l.PendingFailures(ctx, 1)
-	if err != nil || len(fs) != 1 {
+	fs, err := l.PendingFailures(ctx, 0)
+	if err != nil || len(fs) != 2 {
 		t.Fatalf("%+v, %v", fs, err)
 	}
 	if done, err := l.HandleFailure(ctx, fs[0], ledger.Handling{RepairID: "r", Note: "n"}); err != nil || !done {

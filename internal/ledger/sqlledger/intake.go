@@ -3,6 +3,7 @@ package sqlledger
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
@@ -43,7 +44,11 @@ func failures(ctx context.Context, c Conn, cond string, args []any, limit int, k
 // PendingFailures implements ledger.Intake.
 func (l *Ledger) PendingFailures(ctx context.Context, limit int) (out []ledger.TaskFailure, err error) {
 	err = l.db.Read(ctx, func(ctx context.Context, c Conn, _ time.Time) error {
-		out, err = failures(ctx, c, "handled_at IS NULL ORDER BY failure_id", nil, limit, nil)
+		if limit <= 0 {
+			limit = math.MaxInt32
+		}
+		out, err = failures(ctx, c, `failure_id IN (SELECT failure_id FROM reconcile.task_failures WHERE handled_at IS NULL ORDER BY last_seen_at DESC, failure_id DESC LIMIT $1)
+			ORDER BY failure_id`, []any{int64(limit)}, 0, nil)
 		return err
 	})
 	if err != nil {
@@ -58,7 +63,12 @@ func (l *Ledger) ListFailures(ctx context.Context, f ledger.Filter) (out []ledge
 		// A failure was last touched when it was last seen or handled, the later.
 		const touched = "coalesce(handled_at, last_seen_at)"
 		cond, args := since(touched, f.Since)
-		out, err = failures(ctx, c, where(cond)+" ORDER BY "+touched+" DESC, failure_id DESC", args, f.Limit, func(r ledger.TaskFailure) bool {
+		cond = where(cond)
+		// Those that were handled are many: a list of the open ones does not read them.
+		if len(f.States) == 1 && f.States[0] == ledger.FailureOpen {
+			cond += " AND handled_at IS NULL"
+		}
+		out, err = failures(ctx, c, cond+" ORDER BY "+touched+" DESC, failure_id DESC", args, f.Limit, func(r ledger.TaskFailure) bool {
 			return f.Matches(ledger.Target{Name: r.Target}) && chosen(f, r.State)
 		})
 		return err
