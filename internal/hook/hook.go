@@ -48,7 +48,6 @@ type Data struct {
 // Hook is one address that is told of repairs. It is safe for concurrent use.
 type Hook struct {
 	key, shown    string
-	origin        string // scheme and host
 	address, body *template.Template
 	headers       map[string]string
 }
@@ -150,7 +149,6 @@ func (h *Hook) parseAddress(post string) error {
 	case strings.Contains(post, "#"):
 		return errors.New("a fragment (#) is never sent")
 	}
-	h.origin = u.Scheme + "://" + u.Host
 	h.shown, _, _ = strings.Cut(post, "?")
 	h.address, err = parse("post", post)
 	return err
@@ -242,11 +240,8 @@ func (h *Hook) renderAddress(d Data) (*url.URL, error) {
 		return nil, err
 	}
 	u, err := url.Parse(string(address))
-	switch {
-	case err != nil || u.Fragment != "":
+	if err != nil || u.Fragment != "" {
 		return nil, errors.New("is not a URL once it is filled in; write values as {{path .Target}}, or {{urlquery .Target}} after the ?")
-	case u.Scheme+"://"+u.Host != h.origin || u.User != nil:
-		return nil, errors.New("names another host once it is filled in")
 	}
 	return u, nil
 }

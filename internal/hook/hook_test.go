@@ -96,10 +96,14 @@ func TestWithoutABodyEverythingIsSent(t *testing.T) {
 	}
 }
 
-func TestWhatIsFilledInCannotChangeTheHost(t *testing.T) {
+func TestAnAddressIsLookedAtOnceItIsFilledIn(t *testing.T) {
 	t.Parallel()
 	h := compiled(t, "http://h/a{{json .RowsDropped}}", "", nil)
 	d := samples()[0]
+	d.Target = "@evil/"
+	if r, err := compiled(t, "http://h/{{path .Target}}", "", nil).Render(d); err != nil || r.url != "http://h/@evil%2F" {
+		t.Errorf("%q, %v", r.url, err)
+	}
 	if r, err := h.Render(d); err != nil || r.url != "http://h/a100" {
 		t.Errorf("%q, %v", r.url, err)
 	}

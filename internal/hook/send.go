@@ -106,7 +106,10 @@ func (s *Sender) once(ctx context.Context, client *http.Client, r Request) (stat
 		return 0, 0, errors.New("the address cannot be asked")
 	}
 	resp, err := client.Do(req.WithContext(ctx))
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return 0, 0, fmt.Errorf("no answer within %s", s.Each)
+	case err != nil:
 		return 0, 0, withoutURL(err)
 	}
 	defer resp.Body.Close()

@@ -153,10 +153,10 @@ func TestAServerThatHangsIsLeft(t *testing.T) {
 	t.Parallel()
 	base, seen := answers(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	s := newSender(30 * time.Second)
-	s.Each = 50 * time.Millisecond
+	s.Each = 250 * time.Millisecond
 	start := time.Now()
 	got := s.Send(t.Context(), request(t, base, nil))
-	if got.Delivered || got.Final || got.Attempts != 4 || got.Err == nil || len(seen()) != 4 || time.Since(start) > 5*time.Second {
+	if got.Delivered || got.Final || got.Attempts != 4 || got.Err == nil || !strings.Contains(got.Err.Error(), "no answer within") || len(seen()) == 0 || time.Since(start) > 20*time.Second {
 		t.Errorf("%+v after %s", got, time.Since(start))
 	}
 }

@@ -402,7 +402,12 @@ func TestALostLockStopsAtOnce(t *testing.T) {
 	r := &renewals{Ledger: newLedger(t), fenced: true}
 	o := options(t, r.Ledger, y)
 	o.Ledger, o.Lease = r, 300*time.Millisecond
+	o.Timeout = time.Minute
+	begun := time.Now()
 	out := merge(t, o, due("a"))
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("after %s", took)
+	}
 	if len(out) != 1 || out[0].Error == nil || !strings.Contains(*out[0].Error, "lock was lost") {
 		t.Errorf("%+v", out)
 	}
