@@ -332,9 +332,13 @@ func (w *work) restate(ctx context.Context, out *pass.Outcome) error {
 	for _, t := range w.found.targets {
 		byURI[t.Location.String()] = t
 	}
+	results := make(map[string]*reconcile.TargetResult, len(out.Targets))
+	for i := range slices.Backward(out.Targets) {
+		results[out.Targets[i].URI] = &out.Targets[i] // of several the first, as resultAt
+	}
 	var errs []error
 	for _, uri := range slices.Sorted(maps.Keys(w.known)) {
-		r, k := resultAt(out, uri), w.known[uri]
+		r, k := results[uri], w.known[uri]
 		t, ours := byURI[uri]
 		if !ours || r == nil || r.State == k.state {
 			continue

@@ -68,6 +68,9 @@ type TargetRecord struct {
 	// Lease is that of the target, when the pass holds one: a holder that lost it
 	// records nothing. A pass that only looks has none.
 	Lease *Lease
+	// CheckSucceeded says that the look itself went well: it ends the count of failed
+	// checks with the record, as Succeed would on its own.
+	CheckSucceeded bool
 }
 
 // TargetSummary is what recording a target changed.

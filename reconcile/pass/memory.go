@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
@@ -175,35 +176,51 @@ func (p *engine) remember(ctx context.Context, l *look, findings []reconcile.Fin
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
+	check := howChecked(l.result)
 	sum, err := p.opts.Recall.Memory.RecordTarget(ctx, ledger.TargetRecord{PassID: p.opts.Recall.PassID, Target: ledger.TargetOf(l.target),
-		Result: l.result, Look: p.opts.Recall.Look, Findings: findings, Answers: l.closeAnswers()})
+		Result: l.result, Look: p.opts.Recall.Look, Findings: findings, Answers: l.closeAnswers(), CheckSucceeded: check == checkSucceeded})
 	if err != nil {
 		return fmt.Errorf("%w: record %s: %w", errMemory, l.target.Name, err)
 	}
 	p.mu.Lock()
 	p.out.Totals.Carried += sum.Carried
 	p.mu.Unlock()
+	if check != checkFailed {
+		return nil
+	}
 	return p.countCheck(ctx, l)
 }
 
-// countCheck counts a check that ran and did not end well. What was throttled or
+// check is how a look at a target went, apart from what it found.
+type check uint8
+
+const (
+	checkNeither check = iota
+	checkSucceeded
+	checkFailed
+)
+
+// howChecked tells a check that ran and did not end well. What was throttled or
 // interrupted is not counted, and only a whole look resets the count.
+func howChecked(r reconcile.TargetResult) check {
+	reason := deref(r.Reason)
+	switch r.State {
+	case reconcile.StateUnreadable:
+		return checkFailed
+	case reconcile.StateIncomplete:
+		if reason == reconcile.ReasonThrottled || reason == reasonInterrupted || strings.HasPrefix(reason, "not_checked:") {
+			return checkNeither
+		}
+		return checkFailed
+	case reconcile.StateFailed, reconcile.StateLocked, reconcile.StateCoolingDown, reconcile.StateHalfDeleted, reconcile.StatePending:
+		return checkNeither
+	}
+	return checkSucceeded
+}
+
+// countCheck counts a failed check towards the target's cooldown.
 func (p *engine) countCheck(ctx context.Context, l *look) error {
 	reason := deref(l.result.Reason)
-	switch l.result.State {
-	case reconcile.StateUnreadable:
-	case reconcile.StateIncomplete:
-		if reason == reconcile.ReasonThrottled || reason == reasonInterrupted || len(reason) >= 12 && reason[:12] == "not_checked:" {
-			return nil
-		}
-	case reconcile.StateFailed, reconcile.StateLocked, reconcile.StateCoolingDown, reconcile.StateHalfDeleted, reconcile.StatePending:
-		return nil
-	default:
-		if err := p.opts.Recall.Memory.Succeed(ctx, ledger.KindCheck, l.target.Location.Canonical()); err != nil {
-			return fmt.Errorf("%w: reset cooldown of %s: %w", errMemory, l.target.Name, err)
-		}
-		return nil
-	}
 	cd, err := p.opts.Recall.Memory.Fail(ctx, p.opts.Recall.Cooldown, ledger.Failure{Kind: ledger.KindCheck, Target: l.target.Location.Canonical(), Class: l.result.State.String(), Text: l.result.State.String() + ": " + reason})
 	if err != nil {
 		return fmt.Errorf("%w: count a failed check of %s: %w", errMemory, l.target.Name, err)

@@ -292,6 +292,14 @@ func testHalfSuccess(t *testing.T, h Harness) {
 	if err := b.Succeed(ctx, ledger.KindRepair, targetOf("y").URI); err != nil {
 		t.Fatal(err)
 	}
+	fail(b, ledger.KindCheck, "x")
+	rec := ledger.TargetRecord{PassID: b.pass(), Target: targetOf("x"), Result: reconcile.TargetResult{Target: "x", State: reconcile.StateClean}, CheckSucceeded: true}
+	if _, err := b.RecordTarget(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	if fail(b, ledger.KindCheck, "x").ConsecutiveFailures != 1 {
+		t.Error("a check that was recorded as a success did not reset its own count")
+	}
 	c := fail(b, ledger.KindRepair, "x")
 	if c.ConsecutiveFailures != 3 || !c.Entered || isDue(b, ledger.KindRepair) {
 		t.Fatalf("a half success reset the count: %+v", c)

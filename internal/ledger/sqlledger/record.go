@@ -84,6 +84,12 @@ func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, f
 	if err := recordResult(ctx, c, now, r); err != nil {
 		return sum, err
 	}
+	if r.CheckSucceeded {
+		// One transaction less for each of ten thousand targets.
+		if err := succeed(ctx, c, now, ledger.KindCheck, text(r.Target.URI)); err != nil {
+			return sum, err
+		}
+	}
 	fresh, err := withoutStale(ctx, c, r, began, findings)
 	if err != nil {
 		return sum, err
