@@ -68,9 +68,10 @@ type Facts struct {
 	PendingGenerations, LeakedGenerations, LeakedBytes *int64
 	// Blocks stand in BlockedBy of every finding whose action would be destructive.
 	Blocks []string
-	// Control is an object that the metadata proves to be there, read by this
-	// look through the same store: the positive control of the target's own root.
-	// Zero when there is none.
+	// Control is an object that the metadata proves to be there: a listing of this
+	// look shows it, in the same store, and its bytes are known. It is the positive
+	// control of the target's own root, asked for by HEAD before any absence there is
+	// believed. Zero when there is none.
 	Control objstore.Location
 }
 
