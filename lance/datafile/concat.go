@@ -3,7 +3,6 @@ package datafile
 import (
 	"math"
 	"slices"
-	"strconv"
 )
 
 // maxItems is how many values are put together at most, unless the file is large
@@ -136,5 +135,3 @@ func concatLists(parts []*Array, depth int) (*Array, error) {
 	a.items, err = concat(items, depth+1)
 	return a, err
 }
-
-func itoa(n int32) string { return strconv.Itoa(int(n)) }
