@@ -46,7 +46,7 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s)
 property: ## Random tables, damage, faults and rivals: ROUNDS (10000) repairs
 	$(GO) test -count=1 -timeout 15m -run 'TestRepairsUnderFaultsAndRivals' ./reconcile/tables -rapid.checks=$(ROUNDS)
 
-judge: tools ## Let four releases of the real library judge our commits to tables of every shape
+judge: tools ## Let four releases of the real library judge our commits to tables, and what we read from them
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_JUDGE=all $(GO) test -count=1 -timeout 20m -run 'TestTheLibrary|TestDropping|TestAProcess|TestAnUndo' ./lance
 
 e2e: tools ## Drive the plain binary, as it ships, against real servers
