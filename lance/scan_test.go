@@ -230,6 +230,7 @@ func TestAScanStopsWhenToldTo(t *testing.T) {
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	n := 0
 	for _, err := range m.Scan(ctx, s, ScanOptions{}, "n") {
 		cancel()
