@@ -1,6 +1,7 @@
 // Package lance reads the table format of Lance datasets (LanceDB tables) in
-// pure Go: which versions exist, what the manifest of one says, and every object
-// that it names. It reads metadata only and decodes no column.
+// pure Go: which versions exist, what the manifest of one says, every object that
+// it names, and the values of the rows ([Manifest.Scan]; package datafile decodes
+// them), with those objects that only values name ([Manifest.Sidecars]).
 //
 // It writes one thing: the next version of a dataset, from which whole fragments
 // or an index entry are gone, or to which dropped fragments come back
