@@ -337,6 +337,29 @@ func TestTwoPassesAtOnceMergeEachTargetOnce(t *testing.T) {
 	}
 }
 
+// Two passes counted the same generations; the second comes when the first is done, or
+// has failed: nothing is merged twice, and no failure counted twice, for one count.
+func TestWhatAnotherPassDidSinceIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{"merged": reclaims(8, 0), "failed": says(500, "")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := workers(t, answer)
+			l := newLedger(t)
+			first, second := options(t, l, y), options(t, l, y)
+			if out := merge(t, first, due("a")); len(out) != 1 {
+				t.Errorf("the first: %+v", out)
+			}
+			if out := merge(t, second, due("a")); len(out) != 0 || len(y.requests()) != 1 {
+				t.Errorf("the second: %+v", out)
+			}
+			if out := merge(t, options(t, l, y), due("a")); len(out) != 1 {
+				t.Errorf("the next: %+v", out)
+			}
+		})
+	}
+}
+
 func TestALockedTargetIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	y := workers(t, reclaims(1, 0))
