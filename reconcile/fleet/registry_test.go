@@ -144,6 +144,8 @@ func TestDiscoveryByRegistries(t *testing.T) {
 		{"of two rows the later one holds, and that they differ is told",
 			newWorld().registry(KindRollout, at("a", KindRollout, 2), row{"a", "s3://old/a.rollout.lance", 1}), Registry, []string{"a uri_differs s3://old/a.rollout.lance row"}},
 		{"a later row elsewhere", newWorld().registry(KindRollout, at("a", KindRollout, 1), row{"a", "s3://new/a.rollout.lance", 2}), Registry, []string{"a uri_differs s3://new/a.rollout.lance row"}},
+		{"of two that are both elsewhere the later one is named", newWorld().registry(KindRollout, row{"a", "s3://new/a", 2}, row{"a", "s3://old/a", 1}), Registry, []string{"a uri_differs s3://new/a row"}},
+		{"in whichever order they stand", newWorld().registry(KindRollout, row{"a", "s3://old/a", 1}, row{"a", "s3://new/a", 2}), Registry, []string{"a uri_differs s3://new/a row"}},
 		{"a row elsewhere", newWorld("a.rollout.lance").registry(KindRollout, row{"a", "s3a://b/other/a.rollout.lance", 1}), Both, []string{"a uri_differs s3://b/other/a.rollout.lance row listed"}},
 		{"a row without a uri", newWorld().registry(KindRollout, row{name: "a"}), Registry, []string{"a uri_differs row"}},
 		{"credentials in a row are not shown", newWorld().registry(KindRollout, row{"a", "s3://KEY:SECRET@b/r/a.rollout.lance", 1}), Registry,
