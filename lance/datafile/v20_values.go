@@ -2,6 +2,8 @@ package datafile
 
 import (
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // array decodes n values of type t.
@@ -118,22 +120,31 @@ func (p page20) nullable(f *Field, t *logical, m message, n, depth int) (*Array,
 	if err != nil {
 		return nil, err
 	}
-	valid, err := p.array(f, parseType("bool", 0), some.bytes(1), n, depth+1)
+	valid, err := p.validity(f, some.bytes(1), n, depth)
 	if err != nil {
 		return nil, err
-	}
-	if valid.form != formFixed {
-		return nil, corrupt("validity that is itself null")
 	}
 	a, err := p.array(f, t, some.bytes(2), n, depth+1)
 	if err != nil {
 		return nil, err
 	}
 	b := *a
-	if b.valid = valid.data; a.valid != nil {
-		b.valid = and(a.valid, valid.data)
+	if b.valid = valid; a.valid != nil {
+		b.valid = and(a.valid, valid)
 	}
 	return &b, nil
+}
+
+// validity decodes one bit a value, 1 = valid.
+func (p page20) validity(f *Field, enc []byte, n, depth int) ([]byte, error) {
+	valid, err := p.array(f, parseType("bool", 0), enc, n, depth+1)
+	if err != nil {
+		return nil, err
+	}
+	if valid.form != formFixed {
+		return nil, corrupt("validity that is itself null")
+	}
+	return valid.data, nil
 }
 
 // raw gives all bytes of a flat encoding of bytes, of which there may be any number.
@@ -197,16 +208,30 @@ func (p page20) binary(f *Field, t *logical, num int32, m message, n, depth int)
 // dictionary decodes positions: from 1 on, 0 being null, unless the column is
 // declared to be a dictionary.
 func (p page20) dictionary(f *Field, t *logical, m message, n, depth int) (*Array, error) {
+	var some []byte // which positions are valid; nil when all are
 	num, inner, err := choose(m.bytes(1), depth+1)
-	for err == nil && num == enc20Nullable && inner.has(1) && depth < maxDepth {
-		var box message
-		if box, err = inner.sub(1); err == nil {
-			depth++
-			num, inner, err = choose(box.bytes(1), depth)
+	for err == nil && num == enc20Nullable && !inner.has(3) && depth < maxDepth {
+		depth++
+		which := protowire.Number(1)
+		if !inner.has(1) {
+			which = 2
 		}
+		var box message
+		if box, err = inner.sub(which); err != nil {
+			break
+		}
+		if which == 2 { // so release 0.10.0 writes nulls of a declared dictionary
+			if some, err = p.validity(f, box.bytes(1), n, depth); err != nil {
+				break
+			}
+		}
+		num, inner, err = choose(box.bytes(which), depth)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if num == enc20Nullable && inner.has(3) {
+		return p.nullable(f, t, inner, n, depth)
 	}
 	bits := inner.uint(1)
 	if num != enc20Flat || bits != 8 && bits != 16 && bits != 32 && bits != 64 {
@@ -229,8 +254,11 @@ func (p page20) dictionary(f *Field, t *logical, m message, n, depth int) (*Arra
 	}
 	b := &builder{n: n, bits: int(bits), data: idx.data}
 	a, err := dictionary(b, dict)
-	if err != nil || t.dict {
-		return a, err
+	if err != nil {
+		return nil, err
+	}
+	if a.valid = some; t.dict {
+		return a, nil
 	}
 	valid := &bitmap{}
 	for i, e := range a.idx {
@@ -239,7 +267,9 @@ func (p page20) dictionary(f *Field, t *logical, m message, n, depth int) (*Arra
 			a.idx[i] = e - 1
 		}
 	}
-	a.valid = valid.bytes()
+	if a.valid = valid.bytes(); some != nil {
+		a.valid = and(a.valid, some)
+	}
 	return a, nil
 }
 
