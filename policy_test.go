@@ -111,7 +111,7 @@ var mayImport = []struct {
 	{"internal/objstore", nil},
 	{"reconcile/pass", []string{"reconcile", "internal/objstore", "internal/ledger"}},          // what is remembered, not where
 	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}}, // registries are Lance tables
-	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance"}},
+	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},
 	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
 	{"reconcile", []string{"internal/objstore"}},
 	{"report", []string{"reconcile", "internal/objstore"}},

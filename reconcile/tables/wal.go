@@ -34,8 +34,6 @@ const (
 type walState struct {
 	shards []lance.Shard
 	merged map[string]uint64
-	// entries of the log that were left out for their number.
-	manyEntries bool
 }
 
 // maxEntries bounds how many entries of one shard are looked at; writers flush long
