@@ -338,6 +338,7 @@ func TestFilesAreReadAsTheManifestMapsThem(t *testing.T) {
 		}
 	}
 }
+
 // Nulls of a declared dictionary in format 2.0, as release 0.10.0 writes them: the
 // newest release cannot read them, so that rows.jsonl does not tell them. These are
 // the values that were written, which 0.10.0 itself reads.
