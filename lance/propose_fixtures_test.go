@@ -26,6 +26,9 @@ func everyVersion(t testing.TB) (all [][]fixtureVersion) {
 	t.Helper()
 	var roots []string
 	err := filepath.WalkDir(fixtures, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && filepath.ToSlash(p) == columnFixtures {
+			return filepath.SkipDir // one version each; an undo is refused where data files hold dropped columns
+		}
 		if err == nil && e.IsDir() && e.Name() == "_versions" {
 			roots = append(roots, filepath.Dir(p))
 		}

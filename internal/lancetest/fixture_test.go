@@ -68,6 +68,9 @@ func TestEveryFixtureLiesOnDiskAsItsTruthSays(t *testing.T) {
 	}
 	for _, d := range dirs {
 		name, _ := filepath.Rel(lance, d)
+		if filepath.Dir(name) == "columns" { // tables of values, whose truth lies beside them
+			continue
+		}
 		if !seen[filepath.ToSlash(name)] {
 			t.Errorf("%s has no entry in truth.json", name)
 		}
