@@ -65,7 +65,8 @@ func TestWrongWordsEndWithUsageAndTheNextStep(t *testing.T) {
 		want string
 	}{
 		"no command":                     {nil, "Commands:"},
-		"a command that is not built":    {[]string{"failures", "add"}, "this version has"},
+		"a command that is not built":    {[]string{"report", "x"}, "this version has"},
+		"a failure without its kind":     {[]string{"failures", "add"}, "--kind: say which kind"},
 		"a mistyped command":             {[]string{"chekc"}, "did you mean check?"},
 		"nothing to look at":             {[]string{"check"}, "reconcile check s3://bucket/prefix"},
 		"a negative duration":            {[]string{"check", "x", "--confirm-after", "-5s"}, "negative"},
