@@ -39,6 +39,8 @@ type Reference struct {
 	Size int64
 	// Checksum as recorded ("sha256:<hex>", …); empty = not recorded.
 	Checksum string
+	// Record names the record, or records, that refer to a blob; empty = not told.
+	Record string
 	// PhysicalRows and LiveRows of the fragment; -1 = unknown.
 	PhysicalRows, LiveRows int64
 	// Harmless marks an object whose loss breaks nothing (a data file whose fields
