@@ -114,6 +114,7 @@ var mayImport = []struct {
 	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}}, // registries are Lance tables
 	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},
 	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
+	{"reconcile/peers", []string{"reconcile", "internal/objstore"}}, // who is asked, not what a copy is worth
 	{"reconcile/blobs/refs", []string{"internal/objstore", "lance", "lance/datafile"}},
 	{"reconcile", []string{"internal/objstore"}},
 	{"report", []string{"reconcile", "internal/objstore"}},
@@ -125,7 +126,7 @@ var mayImport = []struct {
 	{"internal/ledger", []string{"reconcile", "internal/objstore", "sql/migrations"}},
 	{"testdata", nil},
 	{"internal/metrics", []string{"reconcile", "internal/objstore", "internal/ledger"}},
-	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "reconcile/wal", "report", "lance", "internal/config", "internal/hook", "internal/explain", "internal/mancache", "internal/metrics", "testdata"}},
+	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "reconcile/wal", "reconcile/peers", "report", "lance", "internal/config", "internal/hook", "internal/explain", "internal/mancache", "internal/metrics", "testdata"}},
 }
 
 func TestImportsPointDown(t *testing.T) {
