@@ -20,8 +20,8 @@ import (
 
 // Rule makes an Effect happen to some calls.
 type Rule struct {
-	// Op is a list of operations with commas between: stat, restat, probe, get, list,
-	// versions, create, replace. Empty is all.
+	// Op is a list of operations with commas between: stat, restat, probe, get,
+	// getversion, list, versions, versioning, create, replace, overmarker. Empty is all.
 	Op string
 	// Key selects by key (a listing's prefix). With one of *?[ in it, it is a
 	// [path.Match] pattern that the key or any tail of it after a "/" must match;
@@ -74,7 +74,7 @@ func Delay(d time.Duration) Effect { return Effect{kind: delay, delay: d} }
 // Hang gives no answer until the context ends.
 func Hang() Effect { return Effect{kind: hang} }
 
-// ShortBody cuts the body of a Get after n bytes, with io.ErrUnexpectedEOF; a listing
+// ShortBody cuts the body of a Get or GetVersion after n bytes, with io.ErrUnexpectedEOF; a listing
 // after n entries.
 func ShortBody(n int64) Effect { return Effect{kind: shortBody, bytes: n} }
 
@@ -123,7 +123,8 @@ func (s *Store) ClearRules() {
 }
 
 // Log is every call so far, in order: "stat data/x.lance", "get a 0+8" (offset and
-// length), "get a -8" (the last eight bytes), "list data/", "list data/ /" (one level).
+// length), "get a -8" (the last eight bytes), "getversion a v3 0+8", "overmarker a v4",
+// "list data/", "list data/ /" (one level).
 func (s *Store) Log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,8 +261,8 @@ func sentinel(status int, code string) error {
 	return errors.New("unexpected answer")
 }
 
-func (s *Store) attrs(ctx context.Context, op string, loc objstore.Location, ask func(context.Context, objstore.Location) (objstore.Attrs, error)) (objstore.Attrs, error) {
-	e := s.call(op, loc.Key, "")
+func (s *Store) attrs(ctx context.Context, op, detail string, loc objstore.Location, ask func(context.Context, objstore.Location) (objstore.Attrs, error)) (objstore.Attrs, error) {
+	e := s.call(op, loc.Key, detail)
 	if err := e.before(ctx, op, loc); err != nil {
 		return objstore.Attrs{}, err
 	}
@@ -274,30 +275,37 @@ func (s *Store) attrs(ctx context.Context, op string, loc objstore.Location, ask
 
 // Stat implements [objstore.Statter].
 func (s *Store) Stat(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
-	return s.attrs(ctx, "stat", loc, s.inner.Stat)
+	return s.attrs(ctx, "stat", "", loc, s.inner.Stat)
 }
 
 // Restat implements [objstore.Restatter].
 func (s *Store) Restat(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
-	return s.attrs(ctx, "restat", loc, s.inner.Restat)
+	return s.attrs(ctx, "restat", "", loc, s.inner.Restat)
 }
 
 // Probe implements [objstore.Prober].
 func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
-	return s.attrs(ctx, "probe", loc, s.inner.Probe)
+	return s.attrs(ctx, "probe", "", loc, s.inner.Probe)
 }
 
 // Create implements [objstore.Creator].
 func (s *Store) Create(ctx context.Context, loc objstore.Location, body io.Reader, size int64) (objstore.Attrs, error) {
-	return s.attrs(ctx, "create", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
+	return s.attrs(ctx, "create", "", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
 		return s.inner.Create(ctx, loc, body, size)
 	})
 }
 
 // Replace implements [objstore.Replacer].
 func (s *Store) Replace(ctx context.Context, loc objstore.Location, ifMatch string, body io.Reader, size int64) (objstore.Attrs, error) {
-	return s.attrs(ctx, "replace", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
+	return s.attrs(ctx, "replace", "", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
 		return s.inner.Replace(ctx, loc, ifMatch, body, size)
+	})
+}
+
+// CreateOverMarker implements [objstore.MarkerCreator].
+func (s *Store) CreateOverMarker(ctx context.Context, loc objstore.Location, markerVersionID string, body io.Reader, size int64) (objstore.Attrs, error) {
+	return s.attrs(ctx, "overmarker", markerVersionID, loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
+		return s.inner.CreateOverMarker(ctx, loc, markerVersionID, body, size)
 	})
 }
 
@@ -315,11 +323,23 @@ func rangeText(r objstore.Range) string {
 
 // Get implements [objstore.Getter].
 func (s *Store) Get(ctx context.Context, loc objstore.Location, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
-	e := s.call("get", loc.Key, rangeText(r))
-	if err := e.before(ctx, "get", loc); err != nil {
+	return s.get(ctx, "get", rangeText(r), loc, func() (io.ReadCloser, objstore.Attrs, error) { return s.inner.Get(ctx, loc, r) })
+}
+
+// GetVersion implements [objstore.VersionGetter].
+func (s *Store) GetVersion(ctx context.Context, loc objstore.Location, versionID string, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	detail := strings.TrimSpace(versionID + " " + rangeText(r))
+	return s.get(ctx, "getversion", detail, loc, func() (io.ReadCloser, objstore.Attrs, error) {
+		return s.inner.GetVersion(ctx, loc, versionID, r)
+	})
+}
+
+func (s *Store) get(ctx context.Context, op, detail string, loc objstore.Location, open func() (io.ReadCloser, objstore.Attrs, error)) (io.ReadCloser, objstore.Attrs, error) {
+	e := s.call(op, loc.Key, detail)
+	if err := e.before(ctx, op, loc); err != nil {
 		return nil, objstore.Attrs{}, err
 	}
-	rc, a, err := s.inner.Get(ctx, loc, r)
+	rc, a, err := open()
 	if replaced := e.after(err); replaced != nil {
 		if rc != nil {
 			_ = rc.Close() // its answer is lost
@@ -327,20 +347,21 @@ func (s *Store) Get(ctx context.Context, loc objstore.Location, r objstore.Range
 		return nil, objstore.Attrs{}, replaced
 	}
 	if e.kind == shortBody {
-		rc = &short{ReadCloser: rc, loc: loc, left: e.bytes}
+		rc = &short{ReadCloser: rc, op: op, loc: loc, left: e.bytes}
 	}
 	return rc, a, nil
 }
 
 type short struct {
 	io.ReadCloser
+	op   string
 	loc  objstore.Location
 	left int64
 }
 
 func (b *short) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, &objstore.Error{Op: "get", Location: b.loc, Err: io.ErrUnexpectedEOF}
+		return 0, &objstore.Error{Op: b.op, Location: b.loc, Err: io.ErrUnexpectedEOF}
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
@@ -383,4 +404,17 @@ func (s *Store) List(ctx context.Context, prefix objstore.Location, delimiter st
 // Versions implements [objstore.Versioner].
 func (s *Store) Versions(ctx context.Context, loc objstore.Location) iter.Seq2[objstore.Attrs, error] {
 	return s.sequence(ctx, "versions", "", loc, func() iter.Seq2[objstore.Attrs, error] { return s.inner.Versions(ctx, loc) })
+}
+
+// Versioning implements [objstore.VersioningTeller].
+func (s *Store) Versioning(ctx context.Context, loc objstore.Location) (objstore.Versioning, error) {
+	e := s.call("versioning", loc.Key, "")
+	if err := e.before(ctx, "versioning", loc); err != nil {
+		return "", err
+	}
+	v, err := s.inner.Versioning(ctx, loc)
+	if err = e.after(err); err != nil {
+		return "", err
+	}
+	return v, nil
 }

@@ -15,6 +15,9 @@ var (
 	ErrNotExist = errors.New("no such object")
 	// ErrExist: a conditional write found another state than it asked for.
 	ErrExist = errors.New("object exists or changed")
+	// ErrConflict: something was put, and another writer was there at the same time.
+	// Both are kept. It matches ErrExist, too.
+	ErrConflict = fmt.Errorf("conflict: another version came in between: %w", ErrExist)
 	// ErrDenied: 401 or 403.
 	ErrDenied = errors.New("access denied")
 	// ErrThrottled: the store asked to slow down (429, 503, SlowDown, ServerBusy).
@@ -33,7 +36,9 @@ var (
 // Error is what every store returns: what was done to which object, and how the
 // store answered. It matches the sentinels through Err.
 type Error struct {
-	Op       string // open, stat, restat, probe, get, list, versions, create, replace
+	// Op is open, stat, restat, probe, get, getversion, list, versions, versioning,
+	// create, replace or overmarker.
+	Op       string
 	Location Location
 	// Status is the HTTP status, 0 when there was no answer.
 	Status int

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -49,6 +50,20 @@ type Attrs struct {
 	// Prefix marks an entry of a delimited listing that stands for all objects
 	// below Location (whose Key then ends in "/").
 	Prefix bool
+}
+
+// Agrees compares a recorded checksum, written as in Checksums, with what the store
+// told: known is false when it told nothing comparable. An ETag that equals a recorded
+// MD5 agrees with it, whatever ETags are on this store; one that differs proves nothing.
+func (a Attrs) Agrees(checksum string) (agrees, known bool) {
+	alg, value, _ := strings.Cut(checksum, ":")
+	if kept, ok := a.Checksums[alg]; ok {
+		return kept == checksum, true
+	}
+	if alg == "md5" && len(value) == 32 && a.ETag == value {
+		return true, true
+	}
+	return false, false
 }
 
 // Range selects bytes of an object.
@@ -138,6 +153,45 @@ type Versioner interface {
 	Versions(ctx context.Context, loc Location) iter.Seq2[Attrs, error]
 }
 
+// VersionGetter reads bytes of exactly one version of a key, as [Getter] reads those
+// of the newest. A version that is not there, and one that is a delete marker, match
+// [ErrNotExist]; an empty versionID matches [fs.ErrInvalid]. A store that keeps no
+// versions answers [ErrUnsupported]. An answer that does not say that it is of the
+// version asked for is an error, since stores exist that answer with the newest.
+type VersionGetter interface {
+	GetVersion(ctx context.Context, loc Location, versionID string, r Range) (io.ReadCloser, Attrs, error)
+}
+
+// Versioning is what a bucket does with bytes that are replaced or removed.
+type Versioning string
+
+const (
+	// VersioningNever: no version but the current one was ever kept.
+	VersioningNever Versioning = "never"
+	// VersioningEnabled: replaced and removed bytes stay as versions, for as long as
+	// the bucket's own rules keep those.
+	VersioningEnabled Versioning = "enabled"
+	// VersioningSuspended: versions may be left from an earlier time. A write takes the
+	// place of the version "null", whose bytes are gone then, and leaves all others.
+	VersioningSuspended Versioning = "suspended"
+)
+
+// Keeps reports whether the bytes of current stay retrievable when they are replaced.
+func (v Versioning) Keeps(current Attrs) bool {
+	named := current.VersionID != "" && current.VersionID != NullVersion
+	return v == VersioningEnabled || v == VersioningSuspended && named
+}
+
+// NullVersion is the id that S3 gives to what is written while versions are not kept.
+const NullVersion = "null"
+
+// VersioningTeller tells how the bucket of a location treats versions. It asks for
+// the bucket's configuration, which may need a right of its own ([ErrDenied]); a
+// store that has no such thing to tell matches [ErrUnsupported].
+type VersioningTeller interface {
+	Versioning(ctx context.Context, loc Location) (Versioning, error)
+}
+
 // Reader is everything that looking needs; there is no way to write through it.
 type Reader interface {
 	Statter
@@ -146,6 +200,8 @@ type Reader interface {
 	Getter
 	Lister
 	Versioner
+	VersionGetter
+	VersioningTeller
 }
 
 // Creator puts an object if, and only if, none is there; otherwise the error
@@ -153,6 +209,9 @@ type Reader interface {
 // size bytes, or nothing is put. Only an error that matches ErrExist, or one with
 // a status below 500, says that nothing was put; after any other the outcome is
 // unknown until somebody looks.
+//
+// A body that is an [io.ReadSeeker] is read where it is, from its present position,
+// and more than once; any other is copied to memory or a temporary file first.
 type Creator interface {
 	Create(ctx context.Context, loc Location, body io.Reader, size int64) (Attrs, error)
 }
@@ -165,9 +224,22 @@ type Replacer interface {
 	Replace(ctx context.Context, loc Location, ifMatch string, body io.Reader, size int64) (Attrs, error)
 }
 
+// MarkerCreator puts an object over a delete marker, only while that marker is the
+// newest version of the key: otherwise the error matches [ErrExist] and nothing was
+// put. Where the store's create-if-absent does not look through markers, there is no
+// write that is conditional on one, so the versions are listed again afterwards: when
+// another version came in between, the error matches [ErrConflict] (and ErrExist).
+// Then both versions are there, ours named by the error's text, and nothing is taken
+// away: somebody must look. Stores without versions answer [ErrUnsupported]. What
+// [Creator] says of body, size and unknown outcomes holds here too.
+type MarkerCreator interface {
+	CreateOverMarker(ctx context.Context, loc Location, markerVersionID string, body io.Reader, size int64) (Attrs, error)
+}
+
 // Writer is a Reader that can also put. There is no Delete.
 type Writer interface {
 	Reader
 	Creator
 	Replacer
+	MarkerCreator
 }

@@ -94,6 +94,14 @@ func (s *scripted) Versions(ctx context.Context, l objstore.Location) iter.Seq2[
 	}
 }
 
+func (s *scripted) GetVersion(ctx context.Context, l objstore.Location, _ string, _ objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	at, err := s.ask(ctx, "getversion", l)
+	return io.NopCloser(strings.NewReader("")), at, err
+}
+func (s *scripted) Versioning(context.Context, objstore.Location) (objstore.Versioning, error) {
+	return "", objstore.ErrUnsupported
+}
+
 func (s *scripted) Reader(context.Context, objstore.Location) (objstore.Reader, error) { return s, nil }
 
 // fakeSource is a target with a fixed list of references.

@@ -352,3 +352,18 @@ func (b *body) Close() error { return b.f.Close() }
 func (s *Store) Versions(context.Context, objstore.Location) iter.Seq2[objstore.Attrs, error] {
 	return func(func(objstore.Attrs, error) bool) {}
 }
+
+var errNoVersions = fmt.Errorf("a disk keeps no versions: %w", objstore.ErrUnsupported)
+
+// GetVersion implements [objstore.VersionGetter]: a disk keeps none.
+func (s *Store) GetVersion(_ context.Context, loc objstore.Location, _ string, _ objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	return nil, objstore.Attrs{}, s.fail("getversion", loc, errNoVersions)
+}
+
+// Versioning implements [objstore.VersioningTeller]: [objstore.VersioningNever], always.
+func (s *Store) Versioning(ctx context.Context, loc objstore.Location) (objstore.Versioning, error) {
+	if err := ctx.Err(); err != nil {
+		return "", s.ended("versioning", loc, err)
+	}
+	return objstore.VersioningNever, nil
+}

@@ -49,6 +49,11 @@ func (s *Store) Create(ctx context.Context, loc objstore.Location, body io.Reade
 	return s.landed("create", loc, name)
 }
 
+// CreateOverMarker implements [objstore.MarkerCreator]: a disk has no delete markers.
+func (s *Store) CreateOverMarker(_ context.Context, loc objstore.Location, _ string, _ io.Reader, _ int64) (objstore.Attrs, error) {
+	return objstore.Attrs{}, s.fail("overmarker", loc, errNoVersions)
+}
+
 // Replace implements [objstore.Replacer]: the new bytes are made durable beside the
 // object and take its name by rename. Between looking at the ETag and renaming,
 // users of this package on the same host are kept out by a lock on the folder;

@@ -154,8 +154,13 @@ func (s *Store) Get(ctx context.Context, loc objstore.Location, r objstore.Range
 	if err != nil {
 		return nil, objstore.Attrs{}, err
 	}
+	return s.body(ctx, "get", loc, v, r)
+}
+
+// body is what a version holds. The caller holds mu.
+func (s *Store) body(ctx context.Context, op string, loc objstore.Location, v version, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
 	if v.attrs.Archived {
-		return nil, objstore.Attrs{}, s.fail("get", loc, 403, "InvalidObjectState", objstore.ErrArchived)
+		return nil, objstore.Attrs{}, s.fail(op, loc, 403, "InvalidObjectState", objstore.ErrArchived)
 	}
 	size := int64(len(v.data))
 	if v.sparse {
@@ -163,13 +168,13 @@ func (s *Store) Get(ctx context.Context, loc objstore.Location, r objstore.Range
 	}
 	begin, end, err := r.Bounds(size)
 	if err != nil {
-		return nil, objstore.Attrs{}, &objstore.Error{Op: "get", Location: loc, Err: err}
+		return nil, objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, Err: err}
 	}
 	var body io.Reader = io.LimitReader(zeros{}, end-begin)
 	if !v.sparse {
 		body = bytes.NewReader(v.data[begin:end])
 	}
-	return io.NopCloser(&ctxReader{ctx: ctx, loc: loc, r: body}), s.answer(loc, v), nil
+	return io.NopCloser(&ctxReader{ctx: ctx, op: op, loc: loc, r: body}), s.answer(loc, v), nil
 }
 
 type zeros struct{}
@@ -181,13 +186,14 @@ func (zeros) Read(p []byte) (int, error) {
 
 type ctxReader struct {
 	ctx context.Context
+	op  string
 	loc objstore.Location
 	r   io.Reader
 }
 
 func (c *ctxReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
-		return 0, &objstore.Error{Op: "get", Location: c.loc, Err: err}
+		return 0, &objstore.Error{Op: c.op, Location: c.loc, Err: err}
 	}
 	return c.r.Read(p)
 }
@@ -285,34 +291,6 @@ func (s *Store) sortedKeys() []objstore.Location {
 		sort.Slice(s.sorted, func(i, j int) bool { return less(s.sorted[i], s.sorted[j]) })
 	}
 	return s.sorted
-}
-
-// Versions implements [objstore.Versioner]; without Options.Versions it yields nothing.
-func (s *Store) Versions(ctx context.Context, loc objstore.Location) iter.Seq2[objstore.Attrs, error] {
-	return func(yield func(objstore.Attrs, error) bool) {
-		if err := s.interrupted(ctx, "versions", loc); err != nil {
-			yield(objstore.Attrs{}, err)
-			return
-		}
-		s.mu.RLock()
-		if s.gone[loc.Container()] {
-			s.mu.RUnlock()
-			yield(objstore.Attrs{}, s.fail("versions", loc, 404, "NoSuchBucket", objstore.ErrNoSuchBucket))
-			return
-		}
-		vs := append([]version(nil), s.keys[loc]...)
-		s.mu.RUnlock()
-		if !s.opts.Versions {
-			return
-		}
-		for i := len(vs) - 1; i >= 0; i-- {
-			a := s.answer(loc, vs[i])
-			a.IsLatest = i == len(vs)-1
-			if !yield(a, nil) {
-				return
-			}
-		}
-	}
 }
 
 // readBody reads a body that must have exactly size bytes.

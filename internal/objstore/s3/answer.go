@@ -31,7 +31,7 @@ func attrs(loc objstore.Location, h http.Header) objstore.Attrs {
 		RequestID:    requestID(h),
 	}
 	a.Archived = archived(a.StorageClass, h.Get("X-Amz-Archive-Status"), h.Get("X-Amz-Restore"))
-	if h.Get("X-Amz-Checksum-Type") != "COMPOSITE" {
+	if fullObject(h.Get("X-Amz-Checksum-Type"), a.ETag) {
 		for _, c := range checksums {
 			if v := h[c.header]; len(v) > 0 {
 				c.add(&a, v[0])
@@ -74,28 +74,35 @@ func archived(class, status, restore string) bool {
 	return !strings.Contains(restore, `ongoing-request="false"`)
 }
 
-// checksum is one algorithm whose full-object value a store may tell. Digests are
-// written in hex, as everywhere else; CRCs stay base64.
+// fullObject reports whether checksums are of the object's bytes and not of its parts'
+// checksums. Servers older than x-amz-checksum-type do not tell; without it, an object
+// that was put in parts, as its ETag shows, may have either.
+func fullObject(checksumType, etag string) bool {
+	return checksumType == "FULL_OBJECT" || checksumType == "" && !strings.Contains(etag, "-")
+}
+
+// checksum is one algorithm whose full-object value a store may tell, of so many bytes.
+// Digests are written in hex, as everywhere else; CRCs stay base64. An ETag is none:
+// whether it is an MD5 depends on how the object was put and encrypted.
 type checksum struct {
 	header, alg string
 	hex         bool
+	size        int
 }
 
 var checksums = []checksum{
-	{"X-Amz-Checksum-Sha256", "sha256", true}, {"X-Amz-Checksum-Sha1", "sha1", true}, {"X-Amz-Checksum-Md5", "md5", true},
-	{"X-Amz-Checksum-Crc32", "crc32", false}, {"X-Amz-Checksum-Crc32c", "crc32c", false}, {"X-Amz-Checksum-Crc64nvme", "crc64nvme", false},
+	{"X-Amz-Checksum-Sha256", "sha256", true, 32}, {"X-Amz-Checksum-Sha1", "sha1", true, 20}, {"X-Amz-Checksum-Md5", "md5", true, 16},
+	{"X-Amz-Checksum-Crc32", "crc32", false, 4}, {"X-Amz-Checksum-Crc32c", "crc32c", false, 4}, {"X-Amz-Checksum-Crc64nvme", "crc64nvme", false, 8},
 }
 
-// add notes a full-object checksum; one with "-N" is of parts.
+// add notes a full-object checksum; one with "-N" is of parts, one of another length is
+// no checksum.
 func (c checksum) add(a *objstore.Attrs, value string) {
-	if value == "" || strings.Contains(value, "-") {
+	raw, err := base64.StdEncoding.DecodeString(value)
+	if err != nil || len(raw) != c.size {
 		return
 	}
 	if c.hex {
-		raw, err := base64.StdEncoding.DecodeString(value)
-		if err != nil {
-			return
-		}
 		value = hex.EncodeToString(raw)
 	}
 	if a.Checksums == nil {
@@ -132,20 +139,23 @@ func answer(op string, loc objstore.Location, r reply) *objstore.Error {
 	if head {
 		e.Code, r.message = "", "" // made up by the client: a HEAD has no body to carry them
 	}
-	write := op == "create" || op == "replace"
+	write := op == "create" || op == "replace" || op == "overmarker"
 	switch {
 	case throttleCodes[r.code] || r.status == 429 || r.status == 503:
 		e.Err = objstore.ErrThrottled
 	case r.status == 404 && (head || r.code == "NoSuchKey" || r.code == "NoSuchVersion"):
 		e.Err = objstore.ErrNotExist
 		e.DeleteMarker = h.Get("X-Amz-Delete-Marker") == "true"
+	case op == "getversion" && r.status == 405 && (h.Get("X-Amz-Delete-Marker") == "true" || r.code == "MethodNotAllowed"):
+		// The version is a delete marker, which has no bytes.
+		e.Err, e.DeleteMarker = objstore.ErrNotExist, true
 	case r.status == 404 && r.code == "NoSuchBucket":
 		e.Err = objstore.ErrNoSuchBucket
 	case r.status == 403 && r.code == "InvalidObjectState":
 		e.Err = objstore.ErrArchived
 	case r.status == 401 || r.status == 403:
 		e.Err = explain(objstore.ErrDenied, r.message, skewHint(e.ServerTime))
-	case write && (r.status == 409 || r.status == 412):
+	case write && (r.status == 409 || r.status == 412 || r.code == "PreconditionFailed"):
 		e.Err = objstore.ErrExist
 	case r.code == "NotImplemented" || r.status == 501 || r.status == 405 && op == "versions":
 		e.Err = explain(objstore.ErrUnsupported, r.message, "")

@@ -52,10 +52,19 @@ type Options struct {
 	PathStyle string
 	// HeadOracle answers Stat by the SDK's HeadObject.
 	HeadOracle bool
-	// Checksums asks for the stored checksums with each HEAD. Off by default: on
-	// objects under a KMS key it needs kms:Decrypt, and would turn a HEAD that is
-	// allowed into a 403.
+	// Checksums asks for the stored checksums with each HEAD. On objects under a KMS key
+	// that needs kms:Decrypt beside the right to look, so a HEAD that is denied is sent
+	// once more without: where that is the rule, each look costs two requests.
 	Checksums bool
+	// MaxPut is the largest body that is sent in one request; 0 is S3's own limit of
+	// 5 GiB. PartSize is the size of the parts of a larger one; 0 is 64 MiB, or as much
+	// as 10,000 parts need.
+	MaxPut, PartSize int64
+	// MultipartConditions says whether the server holds to If-None-Match and If-Match
+	// when an upload in parts is completed: "auto" (or empty: AWS does, of a custom
+	// endpoint it is not known), "true" or "false". A server that ignores them would
+	// overwrite what it must not, so where it is not known larger bodies are refused.
+	MultipartConditions string
 	// MaxIdleConns is how many connections are kept; 0 is 256. It should not be below
 	// the number of requests in flight, or each request pays for a new connection.
 	MaxIdleConns int
@@ -137,6 +146,11 @@ func NewClient(ctx context.Context, opts Options) (*Client, error) {
 		c.base.UsePathStyle = false
 	default:
 		return nil, fmt.Errorf("s3 path style %q: not one of auto, true, false: %w", opts.PathStyle, fs.ErrInvalid)
+	}
+	switch opts.MultipartConditions {
+	case "", "auto", "true", "false":
+	default:
+		return nil, fmt.Errorf("s3 multipart conditions %q: not one of auto, true, false: %w", opts.MultipartConditions, fs.ErrInvalid)
 	}
 	return c, nil
 }

@@ -99,7 +99,7 @@ func TestWhereABucketIsAsked(t *testing.T) {
 				}
 				return
 			}
-			req, err := s.head.request(t.Context(), "a key")
+			req, err := s.head.request(t.Context(), "a key", false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestASessionTokenIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := s.head.request(t.Context(), "k")
+	req, err := s.head.request(t.Context(), "k", false)
 	if err != nil {
 		t.Fatal(err)
 	}

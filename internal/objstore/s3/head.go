@@ -32,10 +32,16 @@ func (s *Store) Stat(ctx context.Context, loc objstore.Location) (objstore.Attrs
 	if err := s.own("stat", loc, true); err != nil {
 		return objstore.Attrs{}, err
 	}
-	if s.head == nil {
-		return s.headObject(ctx, s.sdk, "stat", loc)
-	}
-	req, err := s.head.request(ctx, loc.Key)
+	return s.withChecksums(func(checksums bool) (objstore.Attrs, error) {
+		if s.head == nil {
+			return s.headObject(ctx, s.sdk, "stat", loc, "", checksums)
+		}
+		return s.stat(ctx, loc, checksums)
+	})
+}
+
+func (s *Store) stat(ctx context.Context, loc objstore.Location, checksums bool) (objstore.Attrs, error) {
+	req, err := s.head.request(ctx, loc.Key, checksums)
 	if err != nil {
 		return objstore.Attrs{}, s.noAnswer(ctx, "stat", loc, err)
 	}
@@ -53,7 +59,7 @@ func (s *Store) Stat(ctx context.Context, loc objstore.Location) (objstore.Attrs
 }
 
 // request is a signed HEAD of one key.
-func (h *head) request(ctx context.Context, key string) (*http.Request, error) {
+func (h *head) request(ctx context.Context, key string, checksums bool) (*http.Request, error) {
 	creds, err := h.client.creds.Retrieve(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +72,7 @@ func (h *head) request(ctx context.Context, key string) (*http.Request, error) {
 		Method: http.MethodHead, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"X-Amz-Content-Sha256": {emptyHash}, "User-Agent": {"reconcile"}},
 	}).WithContext(ctx)
-	if h.client.opts.Checksums {
+	if checksums {
 		req.Header["X-Amz-Checksum-Mode"] = []string{"ENABLED"}
 	}
 	if err := h.signer.SignHTTP(ctx, creds, req, emptyHash, "s3", h.region, h.now()); err != nil {

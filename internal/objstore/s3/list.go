@@ -118,7 +118,7 @@ func (s *Store) Versions(ctx context.Context, loc objstore.Location) iter.Seq2[o
 		}
 		in := &s3.ListObjectVersionsInput{Bucket: aws.String(loc.Bucket), Prefix: aws.String(loc.Key), EncodingType: types.EncodingTypeUrl}
 		for {
-			out, err := s.sdk.ListObjectVersions(ctx, in)
+			out, err := s.sdk.ListObjectVersions(ctx, in, answeredBy("ListVersionsResult", "ListBucketVersionsResult"))
 			if err != nil {
 				yield(objstore.Attrs{}, s.fromSDK(ctx, "versions", loc, err))
 				return

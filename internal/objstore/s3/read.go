@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,12 +27,33 @@ func (s *Store) Restat(ctx context.Context, loc objstore.Location) (objstore.Att
 	if err := s.own("restat", loc, true); err != nil {
 		return objstore.Attrs{}, err
 	}
-	return s.headObject(ctx, s.fresh, "restat", loc)
+	return s.withChecksums(func(checksums bool) (objstore.Attrs, error) {
+		return s.headObject(ctx, s.fresh, "restat", loc, "", checksums)
+	})
 }
 
-func (s *Store) headObject(ctx context.Context, client *s3.Client, op string, loc objstore.Location) (objstore.Attrs, error) {
+// withChecksums asks for the stored checksums where the options say so, and without
+// them when that is denied: under a KMS key they need a right more than a plain HEAD.
+func (s *Store) withChecksums(ask func(checksums bool) (objstore.Attrs, error)) (objstore.Attrs, error) {
+	if !s.client.opts.Checksums {
+		return ask(false)
+	}
+	a, err := ask(true)
+	if errors.Is(err, objstore.ErrDenied) {
+		if plain, perr := ask(false); perr == nil {
+			return plain, nil
+		}
+	}
+	return a, err
+}
+
+// headObject asks for the newest version ("") or for one.
+func (s *Store) headObject(ctx context.Context, client *s3.Client, op string, loc objstore.Location, versionID string, checksumMode bool) (objstore.Attrs, error) {
 	in := &s3.HeadObjectInput{Bucket: aws.String(loc.Bucket), Key: aws.String(loc.Key)}
-	if s.client.opts.Checksums {
+	if versionID != "" {
+		in.VersionId = aws.String(versionID)
+	}
+	if checksumMode {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
 	out, err := client.HeadObject(ctx, in)
@@ -53,7 +75,7 @@ func (s *Store) headObject(ctx context.Context, client *s3.Client, op string, lo
 		a.Size = *out.ContentLength
 	}
 	a.ModTime = known(out.LastModified)
-	if out.ChecksumType != types.ChecksumTypeComposite {
+	if fullObject(string(out.ChecksumType), a.ETag) {
 		told := map[string]*string{"sha256": out.ChecksumSHA256, "sha1": out.ChecksumSHA1, "md5": out.ChecksumMD5,
 			"crc32": out.ChecksumCRC32, "crc32c": out.ChecksumCRC32C, "crc64nvme": out.ChecksumCRC64NVME}
 		for _, c := range checksums {
@@ -95,7 +117,7 @@ func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attr
 	if err := s.own("probe", loc, true); err != nil {
 		return objstore.Attrs{}, err
 	}
-	out, err := s.getObject(ctx, loc, "bytes=0-0")
+	out, err := s.getObject(ctx, loc, "", "bytes=0-0")
 	if err != nil {
 		err = s.fromSDK(ctx, "probe", loc, err)
 		var e *objstore.Error
@@ -118,8 +140,11 @@ func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attr
 	return a, nil
 }
 
-func (s *Store) getObject(ctx context.Context, loc objstore.Location, rng string) (*s3.GetObjectOutput, error) {
+func (s *Store) getObject(ctx context.Context, loc objstore.Location, versionID, rng string) (*s3.GetObjectOutput, error) {
 	in := &s3.GetObjectInput{Bucket: aws.String(loc.Bucket), Key: aws.String(loc.Key)}
+	if versionID != "" {
+		in.VersionId = aws.String(versionID)
+	}
 	if rng != "" {
 		in.Range = aws.String(rng)
 	}
@@ -129,28 +154,54 @@ func (s *Store) getObject(ctx context.Context, loc objstore.Location, rng string
 // Get implements [objstore.Getter]. A store that answers another range than the one
 // asked for, or ignores it, is an error.
 func (s *Store) Get(ctx context.Context, loc objstore.Location, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
-	if err := s.own("get", loc, true); err != nil {
+	return s.get(ctx, "get", loc, "", r)
+}
+
+// GetVersion implements [objstore.VersionGetter]. An answer that names another version,
+// or none, is an error: servers exist that answer with the newest.
+func (s *Store) GetVersion(ctx context.Context, loc objstore.Location, versionID string, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	if versionID == "" {
+		return nil, objstore.Attrs{}, &objstore.Error{Op: "getversion", Location: loc, Err: fmt.Errorf("no version: %w", fs.ErrInvalid)}
+	}
+	return s.get(ctx, "getversion", loc, versionID, r)
+}
+
+func (s *Store) get(ctx context.Context, op string, loc objstore.Location, versionID string, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	if err := s.own(op, loc, true); err != nil {
 		return nil, objstore.Attrs{}, err
 	}
 	if err := r.Valid(); err != nil {
-		return nil, objstore.Attrs{}, &objstore.Error{Op: "get", Location: loc, Err: err}
+		return nil, objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, Err: err}
 	}
-	out, err := s.getObject(ctx, loc, rangeHeader(r))
+	out, err := s.getObject(ctx, loc, versionID, rangeHeader(r))
 	if err != nil {
-		err = s.fromSDK(ctx, "get", loc, err)
+		err = s.fromSDK(ctx, op, loc, err)
 		var e *objstore.Error
 		if errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
-			return s.nothing(ctx, loc, r)
+			return s.nothing(ctx, op, loc, versionID, r)
 		}
 		return nil, objstore.Attrs{}, err
 	}
 	a := attrs(loc, header(out.ResultMetadata))
-	length, err := promised(out, r, &a)
+	err = ofVersion(a, versionID)
+	var length int64
+	if err == nil {
+		length, err = promised(out, r, &a)
+	}
 	if err != nil {
 		_ = out.Body.Close() // refused
-		return nil, objstore.Attrs{}, &objstore.Error{Op: "get", Location: loc, RequestID: a.RequestID, ServerTime: a.ServerTime, Err: err}
+		return nil, objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, RequestID: a.RequestID, ServerTime: a.ServerTime, Err: err}
 	}
-	return &body{ctx: ctx, loc: loc, rc: out.Body, left: length}, a, nil
+	return &body{ctx: ctx, op: op, loc: loc, rc: out.Body, left: length}, a, nil
+}
+
+// ofVersion is nil when the answer is of the version that was asked for. A bucket that
+// never kept versions does not name its version "null".
+func ofVersion(a objstore.Attrs, versionID string) error {
+	if versionID == "" || a.VersionID == versionID || versionID == objstore.NullVersion && a.VersionID == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: of version %q instead of %q", errUnexpected, a.VersionID, versionID)
 }
 
 func rangeHeader(r objstore.Range) string {
@@ -167,18 +218,23 @@ func rangeHeader(r objstore.Range) string {
 
 // nothing answers a range that has no byte. The refusal does not describe the object,
 // so it is asked for.
-func (s *Store) nothing(ctx context.Context, loc objstore.Location, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
-	a, err := s.headObject(ctx, s.sdk, "get", loc)
+func (s *Store) nothing(ctx context.Context, op string, loc objstore.Location, versionID string, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	a, err := s.headObject(ctx, s.sdk, op, loc, versionID, false)
+	if err == nil {
+		if verr := ofVersion(a, versionID); verr != nil {
+			err = &objstore.Error{Op: op, Location: loc, RequestID: a.RequestID, ServerTime: a.ServerTime, Err: verr}
+		}
+	}
 	if err != nil {
 		return nil, objstore.Attrs{}, err
 	}
 	begin, end, err := r.Bounds(a.Size)
 	if err == nil && r.Offset < 0 && begin == 0 && end > 0 {
 		// Some servers refuse the last n bytes of an object that has fewer.
-		return s.Get(ctx, loc, objstore.Range{})
+		return s.get(ctx, op, loc, versionID, objstore.Range{})
 	}
 	if a.Size == objstore.Unknown || err != nil || begin < end {
-		return nil, objstore.Attrs{}, &objstore.Error{Op: "get", Location: loc, Status: http.StatusRequestedRangeNotSatisfiable, RequestID: a.RequestID,
+		return nil, objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, Status: http.StatusRequestedRangeNotSatisfiable, RequestID: a.RequestID,
 			Err: fmt.Errorf("%w: range refused of an object of %d bytes", errUnexpected, a.Size)}
 	}
 	return io.NopCloser(strings.NewReader("")), a, nil
@@ -228,6 +284,7 @@ func contentRange(s string) (first, last, total int64, ok bool) {
 // body reads exactly what was promised.
 type body struct {
 	ctx  context.Context
+	op   string
 	loc  objstore.Location
 	rc   io.ReadCloser
 	left int64 // -1: unknown
@@ -256,7 +313,7 @@ func (b *body) fail(err error) error {
 	if b.ctx.Err() != nil {
 		err = b.ctx.Err()
 	}
-	return &objstore.Error{Op: "get", Location: b.loc, Err: clean(err)}
+	return &objstore.Error{Op: b.op, Location: b.loc, Err: clean(err)}
 }
 
 func (b *body) Close() error { return b.rc.Close() }

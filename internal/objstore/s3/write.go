@@ -15,16 +15,22 @@ import (
 )
 
 const (
-	// maxPut is the largest object that S3 takes in one PUT.
-	maxPut = 5 << 30
+	// maxPut is the largest object, and the largest part of one, that S3 takes in one
+	// PUT; maxParts is how many parts an object may have. Source: Amazon S3 User Guide,
+	// "Amazon S3 multipart upload limits".
+	maxPut   = 5 << 30
+	maxParts = 10_000
+	// minPart is a size of parts that costs little memory and few requests.
+	minPart = 64 << 20
 	// maxBuffer is the largest body that is kept in memory when it cannot be read
 	// twice; a larger one goes through a temporary file.
 	maxBuffer = 16 << 20
 )
 
-// Create implements [objstore.Creator] with If-None-Match, sent once.
+// Create implements [objstore.Creator] with If-None-Match, sent once. A body above
+// Options.MaxPut goes up in parts; see putParts.
 func (s *Store) Create(ctx context.Context, loc objstore.Location, body io.Reader, size int64) (objstore.Attrs, error) {
-	return s.put(ctx, "create", loc, body, size, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") })
+	return s.put(ctx, "create", loc, body, size, condition{noneMatch: true})
 }
 
 // Replace implements [objstore.Replacer] with If-Match, sent once.
@@ -32,43 +38,54 @@ func (s *Store) Replace(ctx context.Context, loc objstore.Location, ifMatch stri
 	if ifMatch == "" || ifMatch == "*" {
 		return objstore.Attrs{}, &objstore.Error{Op: "replace", Location: loc, Err: fmt.Errorf("no ETag to match: %w", fs.ErrInvalid)}
 	}
-	return s.put(ctx, "replace", loc, body, size, func(in *s3.PutObjectInput) { in.IfMatch = aws.String(`"` + ifMatch + `"`) })
+	return s.put(ctx, "replace", loc, body, size, condition{match: ifMatch})
 }
 
-func (s *Store) put(ctx context.Context, op string, loc objstore.Location, body io.Reader, size int64, condition func(*s3.PutObjectInput)) (objstore.Attrs, error) {
+// condition is what must hold for a write; the zero value is nothing.
+type condition struct {
+	noneMatch bool   // no object is there
+	match     string // the object has this ETag
+}
+
+// headers are the values of If-None-Match and If-Match; nil is no header.
+func (c condition) headers() (noneMatch, match *string) {
+	if c.noneMatch {
+		noneMatch = aws.String("*")
+	}
+	if c.match != "" {
+		match = aws.String(`"` + c.match + `"`)
+	}
+	return noneMatch, match
+}
+
+func (s *Store) put(ctx context.Context, op string, loc objstore.Location, body io.Reader, size int64, cond condition) (objstore.Attrs, error) {
 	if err := s.own(op, loc, true); err != nil {
 		return objstore.Attrs{}, err
 	}
 	refuse := func(err error) (objstore.Attrs, error) {
 		return objstore.Attrs{}, &objstore.Error{Op: op, Location: loc, Err: err}
 	}
-	if size < 0 {
-		return refuse(fmt.Errorf("size %d: %w", size, fs.ErrInvalid))
+	parts := size > s.client.maxPut()
+	if parts {
+		if err := s.client.partsAllowed(size, cond); err != nil {
+			return refuse(err)
+		}
 	}
-	if size > maxPut {
-		return refuse(fmt.Errorf("%d bytes in one request: %w", size, objstore.ErrUnsupported))
-	}
-	in := &s3.PutObjectInput{Bucket: aws.String(loc.Bucket), Key: aws.String(loc.Key), ContentLength: aws.Int64(size)}
-	condition(in)
 	// The digest of the body is signed, so it is read twice. Without it, servers
 	// exist that store what has arrived of a request that breaks off.
-	seeker, ok := body.(io.ReadSeeker)
-	if ok {
-		if err := checkLength(seeker, size); err != nil {
-			return refuse(err)
-		}
-	} else {
-		staged, done, err := stage(ctx, body, size)
-		if err != nil {
-			return refuse(err)
-		}
-		defer done()
-		seeker = staged
+	seeker, done, err := twice(ctx, body, size)
+	if err != nil {
+		return refuse(err)
 	}
-	in.Body = seeker
+	defer done()
 	if err := ctx.Err(); err != nil {
 		return refuse(err)
 	}
+	if parts {
+		return s.putParts(ctx, op, loc, seeker, size, cond)
+	}
+	in := &s3.PutObjectInput{Bucket: aws.String(loc.Bucket), Key: aws.String(loc.Key), ContentLength: aws.Int64(size), Body: seeker}
+	in.IfNoneMatch, in.IfMatch = cond.headers()
 	out, err := s.sdk.PutObject(ctx, in)
 	if err != nil {
 		return objstore.Attrs{}, s.fromSDK(ctx, op, loc, err)
@@ -76,6 +93,18 @@ func (s *Store) put(ctx context.Context, op string, loc objstore.Location, body 
 	a := attrs(loc, header(out.ResultMetadata))
 	a.Size = size
 	return a, nil
+}
+
+// twice makes a body of exactly size bytes readable more than once. One that can seek
+// is taken as it is, from its present position; done gives room back.
+func twice(ctx context.Context, body io.Reader, size int64) (seeker io.ReadSeeker, done func(), err error) {
+	if size < 0 {
+		return nil, nil, fmt.Errorf("size %d: %w", size, fs.ErrInvalid)
+	}
+	if seeker, ok := body.(io.ReadSeeker); ok {
+		return seeker, func() {}, checkLength(seeker, size)
+	}
+	return stage(ctx, body, size)
 }
 
 // checkLength is nil when exactly size bytes are left to read.

@@ -14,7 +14,7 @@ type request struct {
 	loc objstore.Location
 }
 
-func (r request) writes() bool { return r.op == "create" || r.op == "replace" }
+func (r request) writes() bool { return r.op == "create" || r.op == "replace" || r.op == "overmarker" }
 
 // fail is the error of a request that was not made.
 func (r request) fail(err error) error {
@@ -104,13 +104,25 @@ func (r *reader) Probe(ctx context.Context, loc objstore.Location) (objstore.Att
 }
 
 // Get implements [objstore.Getter].
-func (r *reader) Get(ctx context.Context, loc objstore.Location, rng objstore.Range) (rc io.ReadCloser, a objstore.Attrs, err error) {
-	req := request{"get", loc}
+func (r *reader) Get(ctx context.Context, loc objstore.Location, rng objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	return r.get(ctx, request{"get", loc}, func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error) {
+		return r.inner.Get(ctx, loc, rng)
+	})
+}
+
+// GetVersion implements [objstore.VersionGetter].
+func (r *reader) GetVersion(ctx context.Context, loc objstore.Location, versionID string, rng objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
+	return r.get(ctx, request{"getversion", loc}, func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error) {
+		return r.inner.GetVersion(ctx, loc, versionID, rng)
+	})
+}
+
+func (r *reader) get(ctx context.Context, req request, open func(context.Context) (io.ReadCloser, objstore.Attrs, error)) (rc io.ReadCloser, a objstore.Attrs, err error) {
 	if s, ok := r.p.(streamer); ok {
-		return s.get(ctx, req, func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error) { return r.inner.Get(ctx, loc, rng) })
+		return s.get(ctx, req, open)
 	}
 	err = r.p.do(ctx, req, func(ctx context.Context) error {
-		rc, a, err = r.inner.Get(ctx, loc, rng)
+		rc, a, err = open(ctx)
 		return err
 	})
 	if err != nil {
@@ -212,6 +224,18 @@ func (r *reader) Versions(ctx context.Context, loc objstore.Location) iter.Seq2[
 	}
 }
 
+// Versioning implements [objstore.VersioningTeller].
+func (r *reader) Versioning(ctx context.Context, loc objstore.Location) (v objstore.Versioning, err error) {
+	err = r.p.do(ctx, request{"versioning", loc}, func(ctx context.Context) error {
+		v, err = r.inner.Versioning(ctx, loc)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return v, nil
+}
+
 // Create implements [objstore.Creator].
 func (w writer) Create(ctx context.Context, loc objstore.Location, body io.Reader, size int64) (objstore.Attrs, error) {
 	return w.attrs(ctx, "create", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
@@ -223,6 +247,14 @@ func (w writer) Create(ctx context.Context, loc objstore.Location, body io.Reade
 func (w writer) Replace(ctx context.Context, loc objstore.Location, ifMatch string, body io.Reader, size int64) (objstore.Attrs, error) {
 	return w.attrs(ctx, "replace", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
 		return w.w.Replace(ctx, loc, ifMatch, body, size)
+	})
+}
+
+// CreateOverMarker implements [objstore.MarkerCreator]. It is one write to policies,
+// although a store may have to list versions for it.
+func (w writer) CreateOverMarker(ctx context.Context, loc objstore.Location, markerVersionID string, body io.Reader, size int64) (objstore.Attrs, error) {
+	return w.attrs(ctx, "overmarker", loc, func(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
+		return w.w.CreateOverMarker(ctx, loc, markerVersionID, body, size)
 	})
 }
 

@@ -24,7 +24,7 @@ func (c counting) do(ctx context.Context, req request, call func(context.Context
 	switch req.op {
 	case "stat", "restat":
 		c.m.head.Add(1)
-	case "probe", "get":
+	case "probe", "get", "getversion", "versioning":
 		c.m.get.Add(1)
 	case "list", "versions":
 		c.m.list.Add(1)

@@ -9,8 +9,9 @@ package wrap
 import "sync/atomic"
 
 // Counters is how many requests were sent to stores, attempts that were repeated
-// included: Head by Stat and Restat, Get by Probe and Get, List by each page of List
-// and each call of Versions, Put by Create and Replace. Throttled is how many of
+// included: Head by Stat and Restat, Get by Probe, Get, GetVersion and Versioning, List
+// by each page of List and each call of Versions, Put by each call of Create, Replace
+// and CreateOverMarker, whatever it takes to carry that out. Throttled is how many of
 // them were answered with a demand to slow down, Retried how many were repetitions.
 type Counters struct {
 	Head, Get, List, Put, Throttled, Retried int64

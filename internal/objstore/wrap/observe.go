@@ -42,7 +42,7 @@ func kindOf(op string) string {
 	switch op {
 	case "stat", "restat":
 		return "head"
-	case "probe", "get":
+	case "probe", "get", "getversion", "versioning":
 		return "get"
 	case "list", "versions":
 		return "list"

@@ -51,8 +51,8 @@ func NewRetry(inner objstore.Reader, opts RetryOptions) objstore.Reader {
 	return around(inner, newRetrying(opts))
 }
 
-// NewRetryWriter is NewRetry for a store that can be written. Create and Replace are
-// sent exactly once and have no time limit but their context's: whoever writes must
+// NewRetryWriter is NewRetry for a store that can be written. Create, Replace and
+// CreateOverMarker are sent exactly once and have no time limit but their context's: whoever writes must
 // look at what became of it.
 func NewRetryWriter(inner objstore.Writer, opts RetryOptions) objstore.Writer {
 	return aroundWriter(inner, newRetrying(opts))
