@@ -110,8 +110,8 @@ var mayImport = []struct {
 	{"lance", nil}, // a library on its own
 	{"internal/objstore", nil},
 	{"reconcile/mend", []string{"reconcile", "internal/objstore"}},
-	{"reconcile/pass", []string{"reconcile", "reconcile/mend", "internal/objstore", "internal/ledger"}},          // what is remembered, not where
-	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}}, // registries are Lance tables
+	{"reconcile/pass", []string{"reconcile", "reconcile/mend", "internal/objstore", "internal/ledger"}}, // what is remembered, not where
+	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},          // registries are Lance tables
 	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},
 	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
 	{"reconcile/peers", []string{"reconcile", "internal/objstore"}}, // who is asked, not what a copy is worth
