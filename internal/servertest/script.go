@@ -18,9 +18,9 @@ import (
 )
 
 // Rule scripts the answers to some requests of an S3 server. Which requests: Op, Key,
-// From and Count. What happens: Delay first, then the first of Hang, Drop, Status;
-// without any of them the real server answers, changed by Header, NoContentLength
-// and Cut.
+// Query, From and Count. What happens: Before and Delay first, then the first of Hang, Drop, Status;
+// without any of them the real server answers a request without what Ignore names,
+// and its answer is changed by Header, NoContentLength and Cut.
 type Rule struct {
 	// Op is HEAD, GET, LIST, PUT, POST or DELETE; empty is any. Every listing is
 	// LIST, that of versions too.
@@ -29,10 +29,18 @@ type Rule struct {
 	// [path.Match] pattern that the key or any tail of it after a "/" must match;
 	// otherwise a text that the key must hold. Empty is any.
 	Key string
+	// Query is a text that the raw query must hold ("versions", "uploadId="); empty is any.
+	Query string
 	// From is the first of the selected requests, counted from 1, that is meant
 	// (0 is 1), Count how many are (0 is all from there).
 	From, Count int
 
+	// Before is called before anything else happens: what the rest of the world does in
+	// that moment. It may send requests itself, which rules see like any other.
+	Before func()
+	// Ignore are query parameters and header fields of the request that the real server
+	// shall know nothing of.
+	Ignore []string
 	// Delay before the answer.
 	Delay time.Duration
 	// Hang never answers; the connection ends when the client gives up.
@@ -158,7 +166,7 @@ func describe(r *http.Request) *Request {
 }
 
 func (r *rule) selects(req *Request) bool {
-	if r.Op != "" && r.Op != req.Op {
+	if r.Op != "" && r.Op != req.Op || !strings.Contains(req.Query, r.Query) {
 		return false
 	}
 	return faultstore.MatchKey(r.Key, req.Key)
@@ -202,6 +210,9 @@ func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.rule = rule
+	if rule.Before != nil {
+		rule.Before()
+	}
 	if rule.Delay > 0 && !sleep(r.Context(), rule.Delay) {
 		out.drop()
 		return
@@ -220,8 +231,23 @@ func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case rule.Status != 0:
 		out.refuse(r, rule)
 	default:
-		s.next.ServeHTTP(out, r)
+		s.next.ServeHTTP(out, rule.without(r))
 	}
+}
+
+// without is the request as a server reads it that ignores parts of it.
+func (r *Rule) without(req *http.Request) *http.Request {
+	if len(r.Ignore) == 0 {
+		return req
+	}
+	req = req.Clone(req.Context())
+	q := req.URL.Query()
+	for _, name := range r.Ignore {
+		q.Del(name)
+		req.Header.Del(name)
+	}
+	req.URL.RawQuery = q.Encode()
+	return req
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

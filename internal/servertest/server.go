@@ -160,6 +160,40 @@ func (s *Server) EnableVersions(t testing.TB) {
 	}
 }
 
+// SuspendVersions makes the bucket keep no versions from now on, and those that it has.
+func (s *Server) SuspendVersions(t testing.TB) {
+	t.Helper()
+	_, err := s.Client().PutBucketVersioning(context.Background(), &s3.PutBucketVersioningInput{
+		Bucket: aws.String(s.Bucket), VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusSuspended},
+	})
+	if err != nil {
+		t.Fatalf("suspend versions: %v", err)
+	}
+}
+
+// RemoveVersion takes one version or delete marker away for good.
+func (s *Server) RemoveVersion(t testing.TB, key, versionID string) {
+	t.Helper()
+	_, err := s.Client().DeleteObject(context.Background(), &s3.DeleteObjectInput{Bucket: aws.String(s.Bucket), Key: aws.String(key), VersionId: aws.String(versionID)})
+	if err != nil {
+		t.Fatalf("remove version %s of %s: %v", versionID, key, err)
+	}
+}
+
+// Uploads are the keys of uploads in parts that are neither completed nor aborted.
+func (s *Server) Uploads(t testing.TB) []string {
+	t.Helper()
+	out, err := s.Client().ListMultipartUploads(context.Background(), &s3.ListMultipartUploadsInput{Bucket: aws.String(s.Bucket)})
+	if err != nil {
+		t.Fatalf("list uploads: %v", err)
+	}
+	var keys []string
+	for _, u := range out.Uploads {
+		keys = append(keys, aws.ToString(u.Key))
+	}
+	return keys
+}
+
 // Keys lists what is in the bucket.
 func (s *Server) Keys(t testing.TB, prefix string) []string {
 	t.Helper()

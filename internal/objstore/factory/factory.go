@@ -30,6 +30,13 @@ type S3Options struct {
 	RoleARN string
 	// PathStyle is "auto" (or empty: path style on custom endpoints), "true" or "false".
 	PathStyle string
+	// Checksums asks for stored checksums with each HEAD below this root, as
+	// Options.Checksums does for all.
+	Checksums bool
+	// MultipartConditions is "auto" (or empty), "true" or "false": whether conditions
+	// hold when an upload in parts is completed (see s3.Options). Bodies above 5 GiB are
+	// refused where they are not known to.
+	MultipartConditions string
 }
 
 // Override is what holds below one store root instead of Options.S3.
@@ -164,7 +171,8 @@ func (s *Set) client(ctx context.Context, way S3Options) (*s3.Client, error) {
 	}
 	c, err := s3.NewClient(ctx, s3.Options{
 		Endpoint: way.Endpoint, Region: way.Region, Profile: way.Profile, RoleARN: way.RoleARN, PathStyle: way.PathStyle,
-		HeadOracle: s.opts.HeadOracle, Checksums: s.opts.Checksums, MaxIdleConns: max(s.opts.MaxInFlight, 256),
+		HeadOracle: s.opts.HeadOracle, Checksums: s.opts.Checksums || way.Checksums, MultipartConditions: way.MultipartConditions,
+		MaxIdleConns: max(s.opts.MaxInFlight, 256),
 	})
 	if err != nil {
 		return nil, err

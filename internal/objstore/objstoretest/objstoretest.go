@@ -72,6 +72,8 @@ func Run(t *testing.T, newStore New) {
 		{"of many replacers exactly one wins", testReplaceRace},
 		{"an ended context ends every call", testContext},
 		{"versions are of exactly one key", Versions},
+		{"an object goes over the delete marker that was seen, and no other", OverMarkers},
+		{"of many that put over a marker at most one is alone", OverMarkerRace},
 		{"answers carry the store's clock", testServerTime},
 	}
 	for _, tt := range tests {

@@ -37,11 +37,16 @@ func TestVersionsOfARealServer(t *testing.T) {
 	srv.EnableVersions(t)
 	c := client(t, srv, s3.Options{})
 	s, root := bucket(t, c, srv.Bucket)
-	objstoretest.Versions(t, s, objstoretest.Helper{
+	h := objstoretest.Helper{
 		Root: root, Versions: true,
 		Remove: func(t testing.TB, loc objstore.Location) { srv.Remove(t, loc.Key) },
 		Odd:    func(key string) bool { return key != "k/below" },
-	})
+	}
+	objstoretest.Versions(t, s, h)
+	h.Root = root.Join("markers")
+	objstoretest.OverMarkers(t, s, h)
+	h.Root = root.Join("race")
+	objstoretest.OverMarkerRace(t, s, h)
 	// A removed key is missing for every look.
 	for _, op := range ops(heads, gets) {
 		wantKind(t, op, ask(t.Context(), s, root.Join("k"), op), objstore.ErrNotExist)
