@@ -67,8 +67,10 @@ type Finding struct {
 	Path       string   `json:"path"`
 	URL        string   `json:"url"`
 	FragmentID *uint64  `json:"fragment_id"`
-	Verdict    Verdict  `json:"verdict"`
-	Reason     *string  `json:"reason"`
+	// Record names the record, or records, that refer to a blob; null when not told.
+	Record  *string `json:"record"`
+	Verdict Verdict `json:"verdict"`
+	Reason  *string `json:"reason"`
 
 	ExpectedSize     *int64  `json:"expected_size"`
 	ObservedSize     *int64  `json:"observed_size"`
@@ -94,6 +96,9 @@ type Finding struct {
 	ProposedAction Action   `json:"proposed_action"`
 	BlockedBy      []string `json:"blocked_by"`
 
+	// ObservedETag is that of the present object which the second look saw; it is not
+	// part of any report.
+	ObservedETag string `json:"-"`
 	// Restorable: an older version of the object can be brought back. It is not part
 	// of any report; Recoverable and ProposedAction say it there.
 	Restorable bool `json:"-"`
@@ -121,6 +126,9 @@ func NewFinding(t Target, ref Reference, at time.Time) Finding {
 	}
 	if ref.Checksum != "" {
 		f.ExpectedChecksum = Ptr(ref.Checksum)
+	}
+	if ref.Record != "" {
+		f.Record = Ptr(ref.Record)
 	}
 	if ref.PhysicalRows >= 0 {
 		f.PhysicalRows = Ptr(ref.PhysicalRows)

@@ -120,7 +120,11 @@ type RepairOutcome struct {
 	RowsDropped      *int64           `json:"rows_dropped"`
 	BytesRestored    *int64           `json:"bytes_restored"`
 	Source           *string          `json:"source"`
-	Error            *string          `json:"error"`
+	// Proof says what proved a copy that was brought back; DurationMS (milliseconds) is
+	// how long the attempt took. Null for other actions.
+	Proof      *string `json:"proof"`
+	DurationMS *int64  `json:"duration_ms"`
+	Error      *string `json:"error"`
 }
 
 // RepairFragment is one fragment of a repair.

@@ -182,6 +182,62 @@ func (o *optionalLedger) ListRepairs(ctx context.Context, f ledger.Filter) ([]le
 	return rs, nil
 }
 
+// RefetchFailed implements ledger.Refetches.
+func (o *optionalLedger) RefetchFailed(ctx context.Context, p ledger.CooldownPolicy, f ledger.RefetchFailure) (ledger.Refetch, error) {
+	r, err := o.Ledger.RefetchFailed(ctx, p, f)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return r, nil
+}
+
+// RefetchDone implements ledger.Refetches.
+func (o *optionalLedger) RefetchDone(ctx context.Context, id string) error {
+	if err := o.Ledger.RefetchDone(ctx, id); err != nil {
+		o.keepOn(err)
+	}
+	return nil
+}
+
+// RefetchState implements ledger.Refetches. Without the ledger's word every attempt is
+// due.
+func (o *optionalLedger) RefetchState(ctx context.Context, ids []string) (map[string]ledger.Refetch, error) {
+	past, err := o.Ledger.RefetchState(ctx, ids)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return past, nil
+}
+
+// Checkpoint implements ledger.Checkpoints. Without the ledger's word every look begins
+// at the start.
+func (o *optionalLedger) Checkpoint(ctx context.Context, uri string) (*ledger.Checkpoint, error) {
+	cp, err := o.Ledger.Checkpoint(ctx, uri)
+	if err != nil {
+		o.keepOn(err)
+	}
+	return cp, nil
+}
+
+// SaveCheckpoint implements ledger.Checkpoints. That a checkpoint is not whole is no
+// failure of the ledger.
+func (o *optionalLedger) SaveCheckpoint(ctx context.Context, passID, uri string, cp ledger.Checkpoint) error {
+	err := o.Ledger.SaveCheckpoint(ctx, passID, uri, cp)
+	if err != nil && !errors.Is(err, ledger.ErrCheckpoint) {
+		o.keepOn(err)
+		return nil
+	}
+	return err
+}
+
+// DropCheckpoint implements ledger.Checkpoints.
+func (o *optionalLedger) DropCheckpoint(ctx context.Context, uri string) error {
+	if err := o.Ledger.DropCheckpoint(ctx, uri); err != nil {
+		o.keepOn(err)
+	}
+	return nil
+}
+
 // Now implements ledger.Ledger.
 func (o *optionalLedger) Now(ctx context.Context) (time.Time, error) {
 	at, err := o.Ledger.Now(ctx)

@@ -34,6 +34,7 @@ type Ledger interface {
 	Locks
 	Cooldowns
 	Refetches
+	Checkpoints
 	Intake
 	Probes
 	Posts
@@ -73,7 +74,8 @@ type Passes interface {
 	FinishPass(ctx context.Context, p reconcile.Pass) error
 	// Prune forgets what is older than it should be kept: passes with what they said,
 	// findings that were resolved, failures that were handled, repairs that are
-	// settled or were only planned. Nothing that is open is ever forgotten.
+	// settled or were only planned. Nothing that is open is ever forgotten. Checkpoints
+	// past their lifetime go whatever keep says.
 	Prune(ctx context.Context, keep Retention) (Pruned, error)
 }
 

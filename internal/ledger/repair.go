@@ -93,9 +93,15 @@ type Outcome struct {
 	CommittedVersion *uint64
 	// RowsDropped may be nil: for an applied drop it is then the sum of the fragments'
 	// live rows, where all are known.
-	RowsDropped   *int64
+	RowsDropped *int64
+	// BytesRestored and Source are required of what was applied without a commit. A nil
+	// Source, Proof or DurationMS keeps what the record says.
 	BytesRestored *int64
 	Source        *string
+	// Proof says what proved a copy that was brought back; DurationMS is how long the
+	// attempt took, in milliseconds.
+	Proof      *string
+	DurationMS *int64
 	// Error is required unless applied.
 	Error *string
 }
@@ -169,8 +175,14 @@ func (m *Manifest) check() error {
 
 // CheckOutcome returns an error when an outcome does not say what it must.
 func (o Outcome) CheckOutcome() error {
+	if o.DurationMS != nil && *o.DurationMS < 0 {
+		return fmt.Errorf("outcome took %d ms", *o.DurationMS)
+	}
 	switch o.State {
 	case StateApplied:
+		if o.CommittedVersion == nil && (o.BytesRestored == nil || o.Source == nil || *o.Source == "") {
+			return fmt.Errorf("outcome %s without a version, or bytes and where they came from", o.State)
+		}
 		return nil
 	case StateConflict, StateRefused, StateFailed, StateUncertain:
 		if o.Error == nil || *o.Error == "" {

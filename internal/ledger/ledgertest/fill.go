@@ -14,7 +14,7 @@ import (
 //	repairs      x: fragments 3 and 5 dropped, 100 rows, because a task failed; y: refused
 //	second pass  x: 1 and 2 are resolved, 3 persists, 4 is new; y is not looked at
 //	beside       y cools down after 3 failed checks; x's finding 3 is acknowledged; a
-//	             handed-in failure, a probe, a failed fetch and a lock
+//	             handed-in failure, a probe, a failed fetch, a checkpoint and a lock
 //
 // It returns the ids of the two passes.
 func Fill(t testing.TB, l ledger.Ledger) (first, second string) {
@@ -62,6 +62,7 @@ func Fill(t testing.TB, l ledger.Ledger) (first, second string) {
 	must(b.Acknowledge(ctx, damage("x", 3, reconcile.Missing).FindingID, b.now().Add(time.Hour), "known since the move", "bob"))
 	must(b.AddFailure(ctx, "compact", "x", "Not found: x.rollout.lance/data/4.lance"))
 	must(b.PutProbe(ctx, ledger.Probe{RootURI: "s3://bucket", Name: ledger.ProbeConditionalPut, Passed: true, Host: "host1", ToolVersion: "test"}))
+	must(b.SaveCheckpoint(ctx, second, targetOf("blobs").URI, ledger.Checkpoint{Position: "k", SourceID: "q", References: 3, Checked: 3, Present: 2, Suspects: []string{"j"}}))
 	_, err = b.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: cut.FindingID, Target: y.Target.URI, PeersSaidNo: []string{"dr"}, Text: "404"})
 	must(err)
 	return first, second

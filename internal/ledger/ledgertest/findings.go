@@ -18,7 +18,7 @@ func testHistory(t *testing.T, h Harness) {
 	b := open(t, h)
 	f := damage("x", 1, reconcile.Missing)
 	f.Reason, f.ErrorCode, f.RequestID = reconcile.Ptr("r"), reconcile.Ptr("NoSuchKey"), reconcile.Ptr("req-1")
-	f.HTTPStatus = reconcile.Ptr(404)
+	f.HTTPStatus, f.Record = reconcile.Ptr(404), reconcile.Ptr("rec-1, rec-2")
 	f.ExpectedChecksum, f.ObservedChecksum, f.ObservedSize = reconcile.Ptr("sha256:00"), reconcile.Ptr("sha256:01"), reconcile.Ptr(int64(7))
 	f.ColumnsLost, f.ColumnsKept = []string{"a", "b"}, []string{"c"}
 	f.PeersAsked, f.PeersHaving, f.BlockedBy = []string{"p"}, []string{"p"}, []string{"over_limit", `a "quoted", {word}`}
@@ -38,13 +38,13 @@ func testHistory(t *testing.T, h Harness) {
 	}
 
 	h.SetClock(t, 3*time.Hour)
-	f.Verdict, f.RowsAtRisk = reconcile.Lost, nil
+	f.Verdict, f.RowsAtRisk, f.Record = reconcile.Lost, nil, reconcile.Ptr("rec-2")
 	second := b.pass()
 	if sum := b.record(look{pass: second, findings: []reconcile.Finding{f}}); sum != (ledger.TargetSummary{}) {
 		t.Errorf("second sight: %+v", sum)
 	}
 	now := b.openIDs()[f.FindingID]
-	if now.Finding.Verdict != reconcile.Lost || now.Finding.RowsAtRisk != nil {
+	if now.Finding.Verdict != reconcile.Lost || now.Finding.RowsAtRisk != nil || *now.Finding.Record != "rec-2" {
 		t.Errorf("the later sight does not stand: %+v", now.Finding)
 	}
 	if !now.FirstSeenAt.Equal(got.FirstSeenAt) || !near(now.LastSeenAt, seen.Add(3*time.Hour)) || now.SeenCount != 2 || now.FirstPassID != first || now.LastPassID != second {

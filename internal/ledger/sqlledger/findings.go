@@ -31,7 +31,7 @@ func scanFinding(scan func(...any) error, now time.Time) (ledger.Finding, error)
 		&fragment, &verdict, &f.Reason, &f.ExpectedSize, &f.ObservedSize, &f.ExpectedChecksum, &f.ObservedChecksum,
 		&f.PhysicalRows, &f.RowsAtRisk, &f.ColumnsLost, &f.ColumnsKept, &status, &f.ErrorCode, &f.RequestID,
 		&f.FirstObservedAt, &f.ConfirmedAt, &f.RecoverableUntil, &f.PeersAsked, &f.PeersHaving,
-		&action, &f.BlockedBy, &h.Harmless, &depth, &versions,
+		&action, &f.BlockedBy, &f.Record, &h.Harmless, &depth, &versions,
 		&h.FirstSeenAt, &h.LastSeenAt, &h.DamagedSince, &h.SeenCount, &h.FirstPassID, &h.LastPassID,
 		&h.ResolvedAt, &h.Resolution, &h.ResolvedPassID, &h.AcknowledgedUntil, &h.AckReason, &h.AckActor)
 	if err != nil {

@@ -83,6 +83,7 @@ func totals(t reconcile.Totals) []col {
 // holds others up nor runs into a timeout.
 func (l *Ledger) Prune(ctx context.Context, keep ledger.Retention) (ledger.Pruned, error) {
 	var out ledger.Pruned
+	var checkpoints int64
 	steps := []struct {
 		count *int64
 		keep  time.Duration
@@ -94,6 +95,7 @@ func (l *Ledger) Prune(ctx context.Context, keep ledger.Retention) (ledger.Prune
 		{&out.Findings, keep.Passes, 1000, "DELETE FROM reconcile.findings WHERE finding_id IN (SELECT finding_id FROM reconcile.findings WHERE resolved_at < $1 LIMIT $2)"},
 		{&out.Failures, keep.Passes, 1000, "DELETE FROM reconcile.task_failures WHERE failure_id IN (SELECT failure_id FROM reconcile.task_failures WHERE handled_at < $1 LIMIT $2)"},
 		{&out.Repairs, keep.Repairs, 100, "DELETE FROM reconcile.repairs WHERE repair_id IN (SELECT repair_id FROM reconcile.repairs WHERE settled_at < $1 OR state = 'planned' AND created_at < $1 LIMIT $2)"},
+		{&checkpoints, ledger.CheckpointLifetime, 100, "DELETE FROM reconcile.look_checkpoints WHERE target_uri IN (SELECT target_uri FROM reconcile.look_checkpoints WHERE updated_at < $1 LIMIT $2)"},
 	}
 	for _, s := range steps {
 		if s.keep <= 0 {

@@ -188,7 +188,7 @@ var findingColumns = []string{
 	"fragment_id bigint", "verdict text", "reason text", "expected_size bigint", "observed_size bigint", "expected_checksum text", "observed_checksum text",
 	"physical_rows bigint", "rows_at_risk bigint", "columns_lost text[]", "columns_kept text[]", "http_status bigint", "error_code text", "request_id text",
 	"first_observed_at timestamptz", "confirmed_at timestamptz", "recoverable_until timestamptz", "peers_asked text[]", "peers_having text[]",
-	"proposed_action text", "blocked_by text[]", "harmless boolean", "depth text", "versions text",
+	"proposed_action text", "blocked_by text[]", "record text", "harmless boolean", "depth text", "versions text",
 }
 
 // What the upsert needs besides.
@@ -208,7 +208,7 @@ func findingValues(r ledger.TargetRecord, f reconcile.Finding) []any {
 		signed(f.FragmentID), f.Verdict.String(), textPtr(f.Reason), f.ExpectedSize, f.ObservedSize, textPtr(f.ExpectedChecksum), textPtr(f.ObservedChecksum),
 		f.PhysicalRows, f.RowsAtRisk, list(f.ColumnsLost), list(f.ColumnsKept), wide(f.HTTPStatus), textPtr(f.ErrorCode), textPtr(f.RequestID),
 		f.FirstObservedAt, f.ConfirmedAt, f.RecoverableUntil, list(f.PeersAsked), list(f.PeersHaving),
-		f.ProposedAction.String(), list(f.BlockedBy), f.Ref.Harmless, r.Look.Depth.String(), r.Look.Versions.String(),
+		f.ProposedAction.String(), list(f.BlockedBy), textPtr(f.Record), f.Ref.Harmless, r.Look.Depth.String(), r.Look.Versions.String(),
 	}
 }
 

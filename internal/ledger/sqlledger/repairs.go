@@ -20,6 +20,7 @@ func repairCols(r ledger.Repair) []col {
 		{"read_version", version(r.ReadVersion)}, {"transaction_uuid", textPtr(r.TransactionUUID)},
 		{"index_uuid", textPtr(r.IndexUUID)}, {"index_message", blob(r.IndexMessage)},
 		{"files", list(r.Files)}, {"fragments", int64(len(r.Fragments))}, {"source", textPtr(r.Source)},
+		{"proof", textPtr(r.Proof)}, {"duration_ms", r.DurationMS},
 	}
 	if m := r.Manifest; m != nil {
 		cols = append(cols, col{"manifest_name", text(m.Name)}, col{"manifest_size", m.Size}, col{"manifest_sha256", text(m.SHA256)}, col{"manifest_bytes", blob(m.Bytes)})
@@ -190,6 +191,12 @@ func settle(ctx context.Context, c Conn, now time.Time, lease ledger.Lease, id s
 	}
 	if o.Source != nil {
 		cols = append(cols, col{"source", textPtr(o.Source)})
+	}
+	if o.Proof != nil {
+		cols = append(cols, col{"proof", textPtr(o.Proof)})
+	}
+	if o.DurationMS != nil {
+		cols = append(cols, col{"duration_ms", o.DurationMS})
 	}
 	sql, args := update("reconcile.repairs", cols, "repair_id = $1", id)
 	if _, err := c.Exec(ctx, sql, args...); err != nil {

@@ -12,7 +12,7 @@ import (
 
 const selectRepairs = `SELECT r.repair_id, r.pass_id, r.target_uri, r.target, r.store, coalesce(t.kind, ''), r.action, r.state, r.trigger, r.trigger_error,
 	r.actor, r.host, r.reason, r.epoch, r.read_version, r.committed_version, r.transaction_uuid, r.index_uuid, r.files,
-	r.rows_dropped, r.bytes_restored, r.source, r.error, r.manifest_name, r.manifest_size, r.manifest_sha256,
+	r.rows_dropped, r.bytes_restored, r.source, r.proof, r.duration_ms, r.error, r.manifest_name, r.manifest_size, r.manifest_sha256,
 	r.created_at, r.intended_at, r.settled_at, r.verified_at
 	FROM reconcile.repairs r LEFT JOIN reconcile.targets t ON t.target_uri = r.target_uri`
 
@@ -23,7 +23,7 @@ func scanRepair(scan func(...any) error) (ledger.Repair, error) {
 	var name, sum *string
 	err := scan(&r.RepairID, &r.PassID, &r.Where.URI, &r.Where.Name, &r.Where.Store, &r.Where.Kind, &action, &r.State, &r.Trigger, &r.TriggerError,
 		&r.Actor, &r.Host, &r.Reason, &r.Epoch, &read, &committed, &r.TransactionUUID, &r.IndexUUID, &r.Files,
-		&r.RowsDropped, &r.BytesRestored, &r.Source, &r.Error, &name, &size, &sum,
+		&r.RowsDropped, &r.BytesRestored, &r.Source, &r.Proof, &r.DurationMS, &r.Error, &name, &size, &sum,
 		&r.CreatedAt, &r.IntendedAt, &r.SettledAt, &r.VerifiedAt)
 	if err != nil {
 		return r, err
