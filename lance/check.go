@@ -209,38 +209,14 @@ func holdColumns(n int, d *DataFile) error {
 	if len(d.ColumnIndices) == 0 {
 		return nil
 	}
-	if _, err := columnsOf(d); err != nil {
-		return err
+	if len(d.ColumnIndices) != len(d.Fields) {
+		return &datafile.UnsupportedError{Page: -1, Encoding: fmt.Sprintf("a manifest that records %d columns for %d fields", len(d.ColumnIndices), len(d.Fields))}
 	}
 	columns := slices.Clone(d.ColumnIndices)
 	slices.Sort(columns)
 	columns = slices.DeleteFunc(slices.Compact(columns), func(c int32) bool { return c < 0 })
 	if len(columns) != n || n > 0 && int(columns[n-1]) != n-1 {
 		return corrupt("it has %d columns, recorded are %d", n, len(columns))
-	}
-	return nil
-}
-
-// CheckDeletions says whether deleted rows are those that the fragment records: as
-// many, where it records how many, and none beyond its rows, where it records those.
-// The error is a *CorruptError.
-func (f *Fragment) CheckDeletions(d *Deletions) error {
-	if f.Deletion == nil {
-		return corrupt("the fragment has no deleted rows")
-	}
-	if d.Len() == 0 {
-		return corrupt("it deletes no row")
-	}
-	if n := f.Deletion.NumDeleted; n > 0 && int64(d.Len()) != n {
-		return corrupt("it deletes %d rows, recorded are %d", d.Len(), n)
-	}
-	if f.PhysicalRows == 0 {
-		return nil
-	}
-	for v := range d.All() {
-		if int64(v) >= f.PhysicalRows {
-			return corrupt("it deletes row %d of %d", v, f.PhysicalRows)
-		}
 	}
 	return nil
 }

@@ -40,7 +40,9 @@ type Copy interface {
 type Prover interface {
 	// Prove returns, in a word for the record, what proves the copy ("checksum sha256",
 	// "size, footer, rows"). ErrUnproven: nothing speaks against the copy and nothing
-	// proves it. Any other error: it is not the object. It does not touch the network.
+	// proves it, or it could not be judged, for the reason that is wrapped as well. Any
+	// other error: it is not the object. It asks nobody about the object; metadata of
+	// the target may be read again. It is safe for concurrent use.
 	Prove(ctx context.Context, ref Reference, c Copy) (proof string, err error)
 }
 

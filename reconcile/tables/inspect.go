@@ -19,7 +19,8 @@ const maxDeletionFile = 64 << 20
 
 // Inspect implements reconcile.Source. At DepthHead it is asked about objects of
 // another size than recorded and answers whether a valid footer stands at their
-// real end.
+// real end. DepthChecksum is no deeper than DepthFooter: Lance records no checksums of
+// any file.
 func (t *Table) Inspect(ctx context.Context, ref reconcile.Reference, at objstore.Attrs, depth reconcile.Depth) (reconcile.Verdict, string, error) {
 	loc := at.Location
 	if loc == (objstore.Location{}) {
@@ -73,8 +74,10 @@ func roleInGeneration(name string) reconcile.Role {
 		return reconcile.RoleData
 	case path.Base(dir) == "_pk_index", path.Base(path.Dir(dir)) == "_indices":
 		return reconcile.RoleIndex
+	case path.Base(path.Dir(dir)) == "data" && path.Ext(name) == ".blob":
+		return reconcile.RoleBlobSidecar
 	}
-	return reconcile.RoleTransaction
+	return reconcile.RoleTransaction // or a manifest, or an entry of the log
 }
 
 const reasonUnknownFormat = "unknown_format"

@@ -67,6 +67,7 @@ type Table struct {
 	// reason.
 	noSidecars map[string]string
 	indexNote  []reconcile.NotChecked
+	proofs     proofs
 }
 
 var _ reconcile.Source = (*Table)(nil)
