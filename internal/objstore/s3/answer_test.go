@@ -48,6 +48,13 @@ func ask(ctx context.Context, s *s3.Store, loc objstore.Location, op string) (er
 			_, err = io.ReadAll(rc)
 			err = errors.Join(err, rc.Close())
 		}
+	case "getversion":
+		var rc io.ReadCloser
+		if rc, _, err = s.GetVersion(ctx, loc, "v", objstore.Range{}); err == nil {
+			err = rc.Close()
+		}
+	case "versioning":
+		_, err = s.Versioning(ctx, loc)
 	case "list":
 		for _, e := range s.List(ctx, loc.Container(), "") {
 			err = e
@@ -101,6 +108,12 @@ type meaning struct {
 var meanings = []meaning{
 	{name: "HEAD 404 is a missing object", status: 404, ops: heads, want: objstore.ErrNotExist},
 	{name: "NoSuchKey is a missing object", status: 404, code: "NoSuchKey", ops: gets, want: objstore.ErrNotExist},
+	{name: "NoSuchVersion is a missing version", status: 404, code: "NoSuchVersion", ops: []string{"getversion"}, want: objstore.ErrNotExist},
+	{name: "a version that is a delete marker has no bytes", status: 405, code: "MethodNotAllowed", ops: []string{"getversion"}, want: objstore.ErrNotExist},
+	{name: "405 on the newest version proves nothing", status: 405, code: "MethodNotAllowed", ops: gets},
+	{name: "a version id that the server cannot read proves nothing", status: 400, code: "InvalidArgument", ops: []string{"getversion"}},
+	{name: "old versions and configuration need rights of their own", status: 403, code: "AccessDenied", ops: []string{"getversion", "versioning"}, want: objstore.ErrDenied},
+	{name: "no configuration of versions to tell", status: 501, code: "NotImplemented", ops: []string{"versioning"}, want: objstore.ErrUnsupported},
 	{name: "NoSuchBucket is no missing object", status: 404, code: "NoSuchBucket", ops: ops(gets, lists, writes), want: objstore.ErrNoSuchBucket},
 	{name: "a 404 that names nothing proves nothing", status: 404, code: "NotFound", ops: ops(gets, lists), says: "does not say what is missing"},
 	{name: "a 404 that names something else proves nothing", status: 404, code: "NoSuchUpload", ops: gets},
