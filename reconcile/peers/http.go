@@ -41,7 +41,13 @@ type HTTPOptions struct {
 }
 
 // HTTP is a peer that is asked by a template of its address. It trusts an answer as
-// little as it can: no redirect is followed, no encoding taken, no HEAD believed.
+// little as it can: no redirect is followed, no encoding taken, no HEAD believed, and
+// no connection used twice, since what a server sends beyond the length that it told
+// would be read as the answer to the next question.
+//
+// A body of HTTP/1.1 that is longer than its Content-Length cannot be told from one
+// that is not: it ends at the promised length, and it is for the proof to see that
+// this is not the recorded one.
 type HTTP struct {
 	t       template
 	header  http.Header
@@ -49,7 +55,7 @@ type HTTP struct {
 	mirrors objstore.Location
 	timing  Timing
 	now     func() time.Time
-	pool    *http.Transport
+	via     *http.Transport
 }
 
 var _ reconcile.Peer = (*HTTP)(nil)
@@ -91,18 +97,15 @@ func NewHTTP(text string, opts HTTPOptions) (*HTTP, error) {
 		}
 	}
 	h.header.Set("Accept-Encoding", "identity")
-	h.pool = &http.Transport{
+	h.via = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: opts.RootCAs, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-		DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxHeader,
+		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
 	}
 	return h, nil
 }
 
 // Name implements [reconcile.Peer]: scheme, host and the path before the key.
 func (h *HTTP) Name() string { return h.t.name() }
-
-// Close gives up idle connections. The peer can be used on.
-func (h *HTTP) Close() { h.pool.CloseIdleConnections() }
 
 // Ask implements [reconcile.Peer] with the GET that Fetch would send, given up once
 // its header is there: some servers answer HEAD for objects that they do not have,
@@ -158,7 +161,7 @@ func (h *HTTP) once(ctx context.Context, ref reconcile.Reference, at *url.URL) (
 	// Not through a client: redirects, cookies and what else it would add are not wanted.
 	req := (&http.Request{Method: http.MethodGet, URL: at, Host: h.host, Header: h.header.Clone()}).WithContext(t.ctx)
 	var resp *http.Response
-	t.within(h.timing.FirstByte, errFirstByte, func() { resp, err = h.pool.RoundTrip(req) })
+	t.within(h.timing.FirstByte, errFirstByte, func() { resp, err = h.via.RoundTrip(req) })
 	switch {
 	case err != nil && ctx.Err() != nil:
 		t.end()

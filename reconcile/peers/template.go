@@ -42,6 +42,8 @@ func parseTemplate(text string) (template, error) {
 		return template{}, invalid("the url of a peer has a fragment, which no server is sent")
 	case strings.Contains(u.Host, mark):
 		return template{}, invalid(keyMark + " must stand in the path or the query of a peer's url")
+	case u.RawPath != "" && u.RawPath != u.EscapedPath():
+		return template{}, invalid("the path of a peer's url holds what must be percent-encoded")
 	case strings.ContainsFunc(u.RawQuery, func(c rune) bool { return c <= ' ' || c >= 0x7f }):
 		return template{}, invalid("the query of a peer's url holds what must be percent-encoded")
 	}
