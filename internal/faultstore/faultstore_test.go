@@ -200,9 +200,19 @@ func TestLog(t *testing.T) {
 	}
 	_, _ = s.Create(t.Context(), loc("new"), strings.NewReader(""), 0)
 	_, _ = s.Replace(t.Context(), loc("new"), "tag", strings.NewReader(""), 0)
+	if _, _, err := s.GetVersion(t.Context(), loc(k), "v3", objstore.Range{Offset: -8}); !errors.Is(err, objstore.ErrUnsupported) {
+		t.Errorf("a version of a store without versions: %v", err)
+	}
+	if v, err := s.Versioning(t.Context(), loc(k)); v != objstore.VersioningNever || err != nil {
+		t.Errorf("versioning %q, %v", v, err)
+	}
+	if _, err := s.CreateOverMarker(t.Context(), loc("new"), "v4", strings.NewReader(""), 0); !errors.Is(err, objstore.ErrUnsupported) {
+		t.Errorf("a marker in a store without versions: %v", err)
+	}
 	want := []string{
 		"stat " + k, "restat " + k, "probe " + k, "get " + k, "get " + k + " 2+3", "get " + k + " 4+", "get " + k + " -8",
 		"list x.lance/", "list x.lance/ /", "versions " + k, "create new", "replace new",
+		"getversion " + k + " v3 -8", "versioning " + k, "overmarker new v4",
 	}
 	if diff := cmp.Diff(want, s.Log()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
@@ -237,5 +247,37 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	if gone != 40 || s.Calls("stat") != 100 {
 		t.Errorf("%d of %d lied about, want 40 of 100", gone, s.Calls("stat"))
+	}
+}
+
+func TestVersionsMisbehave(t *testing.T) {
+	t.Parallel()
+	m := memstore.New(memstore.Options{Versions: true})
+	m.Put(loc("k"), []byte("0123456789"))
+	boom := errors.New("boom")
+	s := faultstore.New(m, faultstore.Rule{Op: "getversion", Count: 1, Effect: faultstore.ShortBody(4)},
+		faultstore.Rule{Op: "getversion", Effect: faultstore.LostReply(boom)}, faultstore.Rule{Op: "versioning", Effect: faultstore.Status(403, "AccessDenied")},
+		faultstore.Rule{Op: "overmarker", Effect: faultstore.LostReply(boom)})
+	rc, _, err := s.GetVersion(t.Context(), loc("k"), "v1", objstore.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(rc)
+	var e *objstore.Error
+	if string(data) != "0123" || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.As(err, &e) || e.Op != "getversion" || rc.Close() != nil {
+		t.Errorf("read %q, %v", data, err)
+	}
+	if _, _, err := s.GetVersion(t.Context(), loc("k"), "v1", objstore.Range{}); !errors.Is(err, boom) {
+		t.Error(err)
+	}
+	if _, err := s.Versioning(t.Context(), loc("k")); !errors.Is(err, objstore.ErrDenied) {
+		t.Error(err)
+	}
+	m.Remove(loc("k"))
+	if _, err := s.CreateOverMarker(t.Context(), loc("k"), "v2", strings.NewReader("back"), 4); !errors.Is(err, boom) {
+		t.Error(err)
+	}
+	if data, ok := m.Data(loc("k")); !ok || string(data) != "back" {
+		t.Errorf("the store holds %q, %v", data, ok)
 	}
 }

@@ -85,3 +85,52 @@ func TestRangeBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestAChecksumAgrees(t *testing.T) {
+	t.Parallel()
+	const md5, other = "d41d8cd98f00b204e9800998ecf8427e", "c4ca4238a0b923820dcc509a6f75849b"
+	kept := map[string]string{"sha256": "sha256:aa", "crc32c": "crc32c:yZRlqg=="}
+	for _, tt := range []struct {
+		name          string
+		attrs         objstore.Attrs
+		recorded      string
+		agrees, known bool
+	}{
+		{"the same digest", objstore.Attrs{Checksums: kept}, "sha256:aa", true, true},
+		{"another digest", objstore.Attrs{Checksums: kept}, "sha256:ab", false, true},
+		{"another algorithm than is kept", objstore.Attrs{Checksums: kept, ETag: other}, "md5:" + md5, false, false},
+		{"nothing kept", objstore.Attrs{}, "sha256:aa", false, false},
+		{"nothing recorded", objstore.Attrs{Checksums: kept}, "", false, false},
+		{"an ETag that is the MD5", objstore.Attrs{ETag: md5}, "md5:" + md5, true, true},
+		{"an ETag that is not, whatever it is", objstore.Attrs{ETag: other}, "md5:" + md5, false, false},
+		{"an MD5 that is kept decides", objstore.Attrs{ETag: md5, Checksums: map[string]string{"md5": "md5:" + other}}, "md5:" + md5, false, true},
+		{"no ETag and an empty MD5", objstore.Attrs{}, "md5:", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if agrees, known := tt.attrs.Agrees(tt.recorded); agrees != tt.agrees || known != tt.known {
+				t.Errorf("agrees %v, known %v", agrees, known)
+			}
+		})
+	}
+}
+
+func TestWhatABucketKeeps(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		v    objstore.Versioning
+		id   string
+		want bool
+	}{
+		{objstore.VersioningNever, "", false}, {objstore.VersioningNever, "null", false}, {objstore.VersioningEnabled, "v1", true},
+		{objstore.VersioningEnabled, "null", true}, {objstore.VersioningSuspended, "v1", true}, {objstore.VersioningSuspended, "null", false},
+		{objstore.VersioningSuspended, "", false}, {"", "v1", false},
+	} {
+		if got := tt.v.Keeps(objstore.Attrs{VersionID: tt.id}); got != tt.want {
+			t.Errorf("versioning %q, version %q: kept %v", tt.v, tt.id, got)
+		}
+	}
+	if !errors.Is(objstore.ErrConflict, objstore.ErrExist) || errors.Is(objstore.ErrExist, objstore.ErrConflict) {
+		t.Error("a conflict is another state than was asked for, and not the other way round")
+	}
+}

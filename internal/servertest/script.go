@@ -353,6 +353,8 @@ func errOr(err, other error) error {
 }
 
 func (w *recorder) refuse(r *http.Request, rule *Rule) {
+	// An answer to a body that was not read may be lost with the connection.
+	_, _ = io.Copy(io.Discard, r.Body)
 	code, message := rule.Code, rule.Message
 	if code == "" {
 		code = strings.ReplaceAll(http.StatusText(rule.Status), " ", "")

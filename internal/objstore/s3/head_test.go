@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -48,6 +51,14 @@ func TestTheHeadersOfAnAnswer(t *testing.T) {
 		{"a digest, in hex", headers("X-Amz-Checksum-Sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="), func(a objstore.Attrs) bool { return a.Checksums["sha256"] == "sha256:"+sum }},
 		{"a checksum of parts is not one of the object", headers("X-Amz-Checksum-Crc32c", "yZRlqg==", "X-Amz-Checksum-Type", "COMPOSITE"), func(a objstore.Attrs) bool { return len(a.Checksums) == 0 }},
 		{"nor one that says so itself", headers("X-Amz-Checksum-Crc32c", "yZRlqg==-2"), func(a objstore.Attrs) bool { return len(a.Checksums) == 0 }},
+		{"nor one of unknown type of an object put in parts", headers("X-Amz-Checksum-Crc32c", "yZRlqg==", "Etag", `"d41d8cd98f00b204e9800998ecf8427e-2"`), func(a objstore.Attrs) bool { return len(a.Checksums) == 0 }},
+		{"an object put in parts may have one of its own", headers("X-Amz-Checksum-Crc32c", "yZRlqg==", "X-Amz-Checksum-Type", "FULL_OBJECT", "Etag", `"d41d8cd98f00b204e9800998ecf8427e-2"`), func(a objstore.Attrs) bool { return a.Checksums["crc32c"] == "crc32c:yZRlqg==" }},
+		{"a type that is not known says nothing", headers("X-Amz-Checksum-Crc32c", "yZRlqg==", "X-Amz-Checksum-Type", "NEW"), func(a objstore.Attrs) bool { return len(a.Checksums) == 0 }},
+		{"what has another length is no checksum", headers("X-Amz-Checksum-Sha256", "yZRlqg==", "X-Amz-Checksum-Crc32c", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="), func(a objstore.Attrs) bool { return len(a.Checksums) == 0 }},
+		{"an ETag is no MD5", headers("Etag", `"d41d8cd98f00b204e9800998ecf8427e"`), func(a objstore.Attrs) bool {
+			return a.ETag == "d41d8cd98f00b204e9800998ecf8427e" && len(a.Checksums) == 0
+		}},
+		{"an MD5 that is told as one", headers("X-Amz-Checksum-Md5", "1B2M2Y8AsgTpgAmY7PhCfg==", "X-Amz-Checksum-Type", "FULL_OBJECT"), func(a objstore.Attrs) bool { return a.Checksums["md5"] == "md5:d41d8cd98f00b204e9800998ecf8427e" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -73,6 +84,58 @@ func TestTheHeadersOfAnAnswer(t *testing.T) {
 
 func looks(s *s3.Store) map[string]func(context.Context, objstore.Location) (objstore.Attrs, error) {
 	return map[string]func(context.Context, objstore.Location) (objstore.Attrs, error){"stat": s.Stat, "restat": s.Restat, "probe": s.Probe}
+}
+
+// TestStoredChecksums are asked for where the options say so, from a server that keeps
+// them, for whole bodies and for one put in parts.
+func TestStoredChecksums(t *testing.T) {
+	t.Parallel()
+	srv := servertest.Proxy(t, servertest.Versitygw(t))
+	const sum = "sha256:b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9"
+	_, err := srv.Client().PutObject(t.Context(), &awss3.PutObjectInput{
+		Bucket: aws.String(srv.Bucket), Key: aws.String("k"), Body: strings.NewReader("hello world"), ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, opts := range []s3.Options{{}, {HeadOracle: true}, {Checksums: true}, {Checksums: true, HeadOracle: true}} {
+		s, root := bucket(t, client(t, srv, opts), srv.Bucket)
+		for _, op := range heads {
+			srv.ClearLog()
+			a, err := looks(s)[op](t.Context(), root.Join("k"))
+			if want := map[bool]string{true: sum}[opts.Checksums]; err != nil || a.Checksums["sha256"] != want || a.Size != 11 {
+				t.Errorf("%s with %+v: %+v, %v", op, opts, a, err)
+			}
+			if n := len(srv.Requests()); n != 1 {
+				t.Errorf("%s with %+v: %d requests", op, opts, n)
+			}
+		}
+	}
+}
+
+// TestChecksumsUnderAKey: where stored checksums need a right that is not there, the
+// object is looked at without them.
+func TestChecksumsUnderAKey(t *testing.T) {
+	t.Parallel()
+	srv := servertest.S3(t)
+	srv.Put(t, "k", []byte("x"))
+	for _, opts := range []s3.Options{{Checksums: true}, {Checksums: true, HeadOracle: true}} {
+		s, root := bucket(t, client(t, srv, opts), srv.Bucket)
+		for _, op := range heads {
+			srv.ClearRules()
+			srv.Add(servertest.Rule{Op: "HEAD", Count: 1, Status: http.StatusForbidden})
+			if err := ask(t.Context(), s, root.Join("k"), op); err != nil {
+				t.Errorf("%s: %v", op, err)
+			}
+			srv.ClearRules()
+			srv.Add(servertest.Rule{Op: "HEAD", Status: http.StatusForbidden})
+			wantKind(t, op, ask(t.Context(), s, root.Join("k"), op), objstore.ErrDenied)
+			// The second question may not turn a denial into anything else.
+			srv.ClearRules()
+			srv.Add(servertest.Rule{Op: "HEAD", Count: 1, Status: http.StatusForbidden}, servertest.Rule{Op: "HEAD", Status: http.StatusNotFound})
+			wantKind(t, op, ask(t.Context(), s, root.Join("k"), op), objstore.ErrDenied)
+		}
+	}
 }
 
 func TestADeleteMarkerIsTold(t *testing.T) {

@@ -168,15 +168,27 @@ func (s *seekerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// abort gives our own uncompleted parts back and answers why. That they could not be
-// given back is said, and changes nothing else.
+// abortTries is how often an upload is aborted at most.
+const abortTries = 4
+
+// abort gives our own uncompleted parts back and answers why. A part whose request
+// broke off may still arrive while the upload is aborted, and is given back by
+// aborting again, as S3's documentation of AbortMultipartUpload says. That the parts
+// could not be given back is said, and changes nothing else.
 func (s *Store) abort(ctx context.Context, in *s3.CompleteMultipartUploadInput, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterGrace)
 	defer cancel()
-	_, err := s.sdk.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: in.Bucket, Key: in.Key, UploadId: in.UploadId})
-	var ae smithy.APIError
-	if err != nil && !(errors.As(err, &ae) && ae.ErrorCode() == "NoSuchUpload") {
-		return fmt.Errorf("%w (the parts of upload %q could not be given back: %v)", why, aws.ToString(in.UploadId), clean(err))
+	var e *objstore.Error
+	brokenOff := errors.As(why, &e) && e.Status == 0
+	for n := 1; ; n++ {
+		_, err := s.sdk.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: in.Bucket, Key: in.Key, UploadId: in.UploadId})
+		var ae smithy.APIError
+		switch {
+		case err == nil && (!brokenOff || n == abortTries), errors.As(err, &ae) && ae.ErrorCode() == "NoSuchUpload":
+			return why
+		case err != nil && (n == abortTries || !retryable(s.fromSDK(ctx, "abort", s.bucket, err))):
+			return fmt.Errorf("%w (the parts of upload %q could not be given back: %v)", why, aws.ToString(in.UploadId), clean(err))
+		}
+		pause(ctx, time.Duration(n)*partPause)
 	}
-	return why
 }

@@ -13,7 +13,7 @@ import (
 func TestEveryRequestIsToldWithItsKindAndAnswer(t *testing.T) {
 	t.Parallel()
 	var got []string
-	w := wrap.NewObserveWriter(memstore.New(memstore.Options{}), func(o wrap.Observation) {
+	w := wrap.NewObserveWriter(memstore.New(memstore.Options{Versions: true}), func(o wrap.Observation) {
 		word := "ok"
 		switch {
 		case errors.Is(o.Err, objstore.ErrNotExist):
@@ -36,7 +36,10 @@ func TestEveryRequestIsToldWithItsKindAndAnswer(t *testing.T) {
 	_, _ = w.Probe(ctx, at)
 	for range w.List(ctx, at, "") {
 	}
-	want := "head k missing,put k ok,put k there,get k ok,list k ok"
+	_, _ = w.CreateOverMarker(ctx, at, "v9", strings.NewReader("x"), 1)
+	_, _, _ = w.GetVersion(ctx, at, "v9", objstore.Range{})
+	_, _ = w.Versioning(ctx, at)
+	want := "head k missing,put k ok,put k there,get k ok,list k ok,put k there,get k missing,get k ok"
 	if s := strings.Join(got, ","); s != want {
 		t.Errorf("got %s, want %s", s, want)
 	}

@@ -21,8 +21,8 @@ var at = objstore.Location{Scheme: "mem", Bucket: "b", Key: "k"}
 
 // faulty is a store with one object "k" of ten bytes behind rules.
 func faulty(rules ...faultstore.Rule) (*faultstore.Store, *memstore.Store) {
-	m := memstore.New(memstore.Options{})
-	m.Put(at, []byte("0123456789"))
+	m := memstore.New(memstore.Options{Versions: true})
+	m.Put(at, []byte("0123456789")) // version v1
 	return faultstore.New(m, rules...), m
 }
 
@@ -52,7 +52,7 @@ func TestRetryAsksAgain(t *testing.T) {
 		{"after an attempt that hangs", faultstore.Hang(), 2, 3, nil},
 		{"three times at most when all hang", faultstore.Hang(), 3, 3, context.DeadlineExceeded},
 	} {
-		for _, op := range []string{"stat", "restat", "probe", "get", "list", "versions"} {
+		for _, op := range []string{"stat", "restat", "probe", "get", "getversion", "list", "versions", "versioning"} {
 			t.Run(op+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -90,6 +90,14 @@ func ask(ctx context.Context, r objstore.Reader, op string) (err error) {
 			_, err = io.ReadAll(rc)
 			err = errors.Join(err, rc.Close())
 		}
+	case "getversion":
+		var rc io.ReadCloser
+		if rc, _, err = r.GetVersion(ctx, at, "v1", objstore.Range{}); err == nil {
+			_, err = io.ReadAll(rc)
+			err = errors.Join(err, rc.Close())
+		}
+	case "versioning":
+		_, err = r.Versioning(ctx, at)
 	case "list":
 		for _, e := range r.List(ctx, at.Container(), "") {
 			err = e
@@ -106,7 +114,7 @@ func TestWritesAreSentOnce(t *testing.T) {
 	t.Parallel()
 	reset := errors.New("connection reset")
 	for _, e := range []faultstore.Effect{faultstore.Status(503, "SlowDown"), faultstore.Answer(objstore.Error{Err: reset}), faultstore.Status(500, "")} {
-		f, m := faulty(rule("create,replace", 1, 0, e))
+		f, m := faulty(rule("create,replace,overmarker", 1, 0, e))
 		w := wrap.NewRetryWriter(f, wrap.RetryOptions{})
 		if _, err := w.Create(t.Context(), at.Parent().Join("new"), strings.NewReader("x"), 1); err == nil {
 			t.Error("create: no error")
@@ -114,7 +122,10 @@ func TestWritesAreSentOnce(t *testing.T) {
 		if _, err := w.Replace(t.Context(), at, "tag", strings.NewReader("x"), 1); err == nil {
 			t.Error("replace: no error")
 		}
-		if diff := cmp.Diff([]string{"create new", "replace k"}, f.Log()); diff != "" {
+		if _, err := w.CreateOverMarker(t.Context(), at, "v2", strings.NewReader("x"), 1); err == nil {
+			t.Error("create over a marker: no error")
+		}
+		if diff := cmp.Diff([]string{"create new", "replace k", "overmarker k v2"}, f.Log()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if n := len(m.Locations()); n != 1 {
@@ -136,7 +147,7 @@ func TestAWriteHasNoTimeLimit(t *testing.T) {
 
 func TestAHangingKeyEndsInTime(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"stat", "restat", "probe", "get", "list", "versions"} {
+	for _, op := range []string{"stat", "restat", "probe", "get", "getversion", "list", "versions", "versioning"} {
 		t.Run(op, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -161,7 +172,7 @@ func TestAHangingKeyEndsInTime(t *testing.T) {
 
 func TestACancelledCallerIsAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"stat", "restat", "probe", "get", "list", "versions"} {
+	for _, op := range []string{"stat", "restat", "probe", "get", "getversion", "list", "versions", "versioning"} {
 		for name, e := range map[string]faultstore.Effect{"while hanging": faultstore.Hang(), "while waiting": faultstore.Answer(objstore.Error{Status: 503, RetryAfter: time.Minute, Err: objstore.ErrThrottled})} {
 			t.Run(op+" "+name, func(t *testing.T) {
 				t.Parallel()
