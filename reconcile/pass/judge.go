@@ -27,6 +27,11 @@ func (a answer) absent() bool { return a.verdict == reconcile.Missing }
 // statement about the object.
 func judgeError(err error) answer {
 	a := answer{err: err}
+	var judged *reconcile.Judged
+	if errors.As(err, &judged) {
+		a.verdict, a.reason = judged.Verdict, judged.Reason
+		return a
+	}
 	var se *objstore.Error
 	errors.As(err, &se)
 	switch {
@@ -152,7 +157,8 @@ func (p *engine) askAt(ctx context.Context, ref reconcile.Reference, at reconcil
 // A size that would be damage is asked of the GET as well: some stores and proxies
 // tell a Content-Length in answer to a HEAD that is not the object's.
 func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcile.Reference, a answer) answer {
-	if a.verdict == reconcile.SizeMismatch || a.verdict == reconcile.Unreadable {
+	// A verdict that the store gave by itself has no size to compare.
+	if a.err == nil && (a.verdict == reconcile.SizeMismatch || a.verdict == reconcile.Unreadable) {
 		if other := p.secondSize(ctx, ref, a.attrs); other != nil {
 			return *other
 		}
