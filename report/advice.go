@@ -33,6 +33,9 @@ type subject struct {
 	everything bool
 	// blocked: something blocks every action, so that a plan holds none.
 	blocked bool
+	// copies is what is known of copies, and peers are who said it.
+	copies copies
+	peers  []string
 }
 
 // advice is the next step: a sentence, lines to be given to someone as they are,
@@ -59,6 +62,9 @@ func (a adviser) next(s subject) advice {
 	case s.verdict == reconcile.Present:
 		return advice{}
 	case s.harmless:
+		if s.reason == "pending_wal_entry" {
+			return advice{text: "The log names this entry and no generation holds it yet: its rows may be lost, unless the writer still has them. Ask the writer's log; no repair can tell.", commands: a.check(s)}
+		}
 		return advice{text: "No read needs this object: it is reported only, nothing has to be done."}
 	}
 	switch s.state {
@@ -71,7 +77,8 @@ func (a adviser) next(s subject) advice {
 	case reconcile.StateClean:
 		return a.forCleanTarget(s)
 	case reconcile.StateIncomplete:
-		if s.verdict.Damaged() && s.verdict != reconcile.Recoverable && s.verdict != reconcile.Archived {
+		// Bringing bytes back waits for nothing; only drops need a whole look.
+		if s.verdict.Damaged() && s.verdict != reconcile.Recoverable && s.verdict != reconcile.Archived && s.copies == copiesUnknown && !neverDropped(s.role) {
 			return advice{text: "Nothing of this target is repaired while part of it could not be judged: first make the look complete.",
 				commands: a.check(s, a.command.later()...)}
 		}
@@ -114,6 +121,9 @@ func (a adviser) forVerdict(s subject) advice {
 	if metadataRole(s.role) && s.verdict.Damaged() && s.verdict != reconcile.Archived {
 		return a.forMetadata(s)
 	}
+	if a, ok := a.forCopies(s); ok {
+		return a
+	}
 	switch s.verdict {
 	case reconcile.Missing:
 		return a.forMissing(s)
@@ -123,10 +133,10 @@ func (a adviser) forVerdict(s subject) advice {
 		if s.role == reconcile.RoleDeletion {
 			return a.forLostDeletion(s)
 		}
-		if s.role == reconcile.RoleBlob {
-			return advice{text: "No version and no peer has it. A backup that is no configured peer may: copy it to the place above and check again.", commands: a.check(s)}
+		if neverDropped(s.role) {
+			return a.forNeverDropped(s)
 		}
-		return advice{text: "No version and no peer has it. A backup that is no configured peer may: copy it to the place above. Otherwise see what a repair would drop.",
+		return advice{text: nobodyHasIt(s) + " A backup that is no configured peer may: copy it to the place above. Otherwise see what a repair would drop.",
 			commands: a.planAndApply(s)}
 	case reconcile.SizeMismatch:
 		return a.forSize(s)
@@ -184,9 +194,8 @@ func (a adviser) forMissing(s subject) advice {
 		return a.forLostDeletion(s)
 	case s.role == reconcile.RoleIndex:
 		return advice{text: "No row is lost with an index, searches that use it fail. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
-	case s.role == reconcile.RoleWALGeneration:
-		return advice{text: "Rows of this generation are not in the base table yet, and no commit can mend that. Bring the file back from a bucket version or a backup, then check again.",
-			commands: a.check(s)}
+	case neverDropped(s.role):
+		return a.forNeverDropped(s)
 	}
 	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
 }

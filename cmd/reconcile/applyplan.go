@@ -40,7 +40,7 @@ func (w *work) nameAsPlanned() {
 func (w *work) asPlanned(ctx context.Context, out *pass.Outcome) ([]reconcile.PlanAction, error) {
 	var still []reconcile.PlanAction
 	for _, a := range planned(w.s.repair.plan.Actions(), w.s.mode) {
-		if !a.Action.Destructive() || ctx.Err() != nil || w.s.mode == modeOff || !w.chosen(a) {
+		if ctx.Err() != nil || w.s.mode == modeOff || !w.chosen(a) {
 			continue
 		}
 		act, refusal := holds(out, a)
@@ -66,6 +66,15 @@ func holds(out *pass.Outcome, a reconcile.PlanAction) (reconcile.PlanAction, *re
 	fresh := slices.IndexFunc(out.Actions, func(f reconcile.PlanAction) bool {
 		return f.URI == a.URI && f.Action == a.Action && (a.IndexUUID == nil || f.IndexUUID != nil && *f.IndexUUID == *a.IndexUUID)
 	})
+	if !a.Action.Destructive() {
+		if fresh < 0 {
+			return a, whyNot(out, a, func(f reconcile.Finding) bool { return slices.Contains(a.Files, f.Path) })
+		}
+		if a.Files = common(a.Files, out.Actions[fresh].Files); len(a.Files) == 0 {
+			return a, &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "other objects are damaged than were planned for"}
+		}
+		return a, nil
+	}
 	if a.Action == reconcile.ActionDropIndex {
 		if fresh < 0 {
 			return a, whyNot(out, a, func(f reconcile.Finding) bool { return f.Ref.IndexUUID == *a.IndexUUID })

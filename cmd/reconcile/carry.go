@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/blobs"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
@@ -42,8 +43,11 @@ func (w *work) applyOptions() pass.ApplyOptions {
 		trigger = ledger.TriggerSchedule
 	}
 	return pass.ApplyOptions{
-		Options: w.options(), Ledger: w.ledger,
+		Options: w.options(), Ledger: w.ledger, Mend: w.mend,
 		Repairer: func(t reconcile.Target) reconcile.Repairer {
+			if t.Kind == blobs.Kind {
+				return nil
+			}
 			return tables.NewRepairer(t, w.writers, tables.RepairOptions{Options: w.found.tableOptions(t, w.s, w.log), Roots: w.found.roots, Quiet: r.quiet, Now: time.Now})
 		},
 		Writer: w.writers.Writer, PassID: w.doc.PassID, Owner: owner(w.doc.PassID), Actor: w.doc.Actor, Host: w.doc.Host, Reason: w.doc.Reason,
@@ -130,6 +134,10 @@ func (w *work) carry(ctx context.Context, out *pass.Outcome, settled *settledRep
 		return nil
 	}
 	if err := w.accept(ctx, out); err != nil {
+		return err
+	}
+	var err error
+	if w.mend, err = w.mendOptions(); err != nil {
 		return err
 	}
 	if err := pass.Apply(ctx, out, actions, w.applyOptions()); err != nil {
@@ -252,7 +260,11 @@ func (w *work) verifyOptions(out *pass.Outcome, again []reconcile.Target, applie
 		s := *w.s
 		s.repair.acceptVersion = r.Version
 		stores := w.found.stores(w.set, w.kept)
+		plain := opts.Open
 		opts.Open = func(t reconcile.Target) reconcile.Source {
+			if t.Kind == blobs.Kind {
+				return plain(t)
+			}
 			return tables.New(t, stores, w.found.tableOptions(t, &s, w.log))
 		}
 	}

@@ -101,20 +101,10 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 // it instead.
 func notBuilt(c *config.Config) []string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	for i, s := range c.Stores {
-		if len(s.Peers) > 0 {
-			say("stores[%d].peers: this version does not ask peers yet", i)
+	for i, b := range c.Blobs {
+		if b.References.Harper != nil {
+			out = append(out, fmt.Sprintf("blobs[%d].references.harper: this version does not ask Harper nodes yet", i))
 		}
-	}
-	if len(c.Blobs) > 0 {
-		say("blobs: this version does not look at blob collections yet")
-	}
-	if c.Verify.MaxBytesPerSecond > 0 {
-		say("verify.max_bytes_per_second: not built yet; max_requests_per_second is")
-	}
-	if c.Verify.Sample != 1 {
-		say("verify.sample: not built yet; every reference is looked at")
 	}
 	return out
 }

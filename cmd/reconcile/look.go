@@ -18,7 +18,7 @@ import (
 )
 
 // rolesLookedAt are the roles that this version looks at.
-var rolesLookedAt = []reconcile.Role{reconcile.RoleData, reconcile.RoleDeletion, reconcile.RoleIndex, reconcile.RoleOverlay, reconcile.RoleRowIDs, reconcile.RoleTransaction, reconcile.RoleManifest}
+var rolesLookedAt = reconcile.Roles()
 
 func (s *settings) scope() reconcile.Scope {
 	sc := reconcile.Scope{Depth: s.depth, Roles: rolesLookedAt, TargetsFilter: []string{}}
@@ -33,8 +33,10 @@ func (s *settings) scope() reconcile.Scope {
 }
 
 func (a *app) sayNoTargets(s *settings, f *foundTargets) {
-	where := s.places[0].uri
-	if len(s.places) > 1 {
+	where := "any configured place"
+	if len(s.places) == 1 {
+		where = s.places[0].uri
+	} else if len(s.places) > 1 {
 		where = fmt.Sprintf("any of the %d places", len(s.places))
 	}
 	if f.filtered > 0 {
@@ -53,6 +55,10 @@ type foundTargets struct {
 	places   map[string]place // by canonical URI of the target
 	roots    []objstore.Location
 	bare     []objstore.Location
+	// collections are the blob collections, by canonical URI of the target.
+	collections map[string]*collection
+	// byGet are the places whose objects are asked for by GET.
+	byGet []objstore.Location
 }
 
 // discover finds the targets of every place. Names of configured stores take the place of URIs.
@@ -107,6 +113,9 @@ func discover(ctx context.Context, set *factory.Set, s *settings, log *slog.Logg
 			out.bare = append(out.bare, root)
 		}
 	}
+	if err := findCollections(set, s, out); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
@@ -119,13 +128,13 @@ func (f *foundTargets) tableOptions(t reconcile.Target, s *settings, log *slog.L
 // stores are those of the set, told which of them keep no object versions, with the
 // manifests of earlier passes at hand.
 func (f *foundTargets) stores(set *factory.Set, kept *mancache.Cache) lookStores {
-	return lookStores{set, f.bare, kept}
+	return lookStores{set, f.bare, f.byGet, kept}
 }
 
 type lookStores struct {
 	*factory.Set
-	bare []objstore.Location
-	kept *mancache.Cache
+	bare, byGet []objstore.Location
+	kept        *mancache.Cache
 }
 
 // Reader opens the store of a place.
@@ -136,6 +145,9 @@ func (s lookStores) Reader(ctx context.Context, root objstore.Location) (objstor
 	}
 	if slices.ContainsFunc(s.bare, func(b objstore.Location) bool { _, ok := root.Dir().Rel(b); return ok }) {
 		r = unversioned{r}
+	}
+	if slices.ContainsFunc(s.byGet, func(b objstore.Location) bool { _, ok := root.Dir().Rel(b); return ok }) {
+		r = probing{r}
 	}
 	if s.kept != nil {
 		r = tables.WithManifests(r, s.kept)

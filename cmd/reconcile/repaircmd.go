@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,7 +153,7 @@ ones of the plan and the configuration. - reads the plan from stdin.`,
 			if err != nil {
 				return err
 			}
-			if err := rf.apply(cmd.Flags(), s, f.namesOne(planURIs(p))); err != nil {
+			if err := rf.apply(cmd.Flags(), s, f.namesOne(planNames(p))); err != nil {
 				return err
 			}
 			if rf.allowMassDrop {
@@ -201,12 +202,17 @@ func (a *app) readPlan(name string) (reconcile.Plan, error) {
 	return p, nil
 }
 
-// planURIs are the datasets that a plan speaks of, each once.
-func planURIs(p reconcile.Plan) []string {
+// planNames are the targets that a plan speaks of, each once: datasets by their URIs,
+// blob collections by their names.
+func planNames(p reconcile.Plan) []string {
 	var out []string
 	for _, a := range p.Actions() {
-		if !slices.Contains(out, a.URI) {
-			out = append(out, a.URI)
+		name := a.URI
+		if strings.HasPrefix(a.Target, collectionPrefix) {
+			name = a.Target
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out
@@ -220,7 +226,7 @@ func (f *lookFlags) planSettings(cmd *cobra.Command, p reconcile.Plan) (*setting
 			return nil, usageError("--%s is the plan's own", name)
 		}
 	}
-	uris := planURIs(p)
+	uris := planNames(p)
 	s, err := f.settings(cmd, uris)
 	var exit *exitError
 	if len(uris) == 0 && errors.As(err, &exit) {

@@ -52,8 +52,14 @@ type settings struct {
 	warnWAL  int64
 	work     config.Work
 	budget   config.Budget
-	repair   repairSettings
-	after    afterSettings
+	verify   config.Verify
+	// collections are the blob collections to look at, peers the configured stores that
+	// may have some.
+	collections []config.Blobs
+	peered      []config.Store
+	quarantine  string
+	repair      repairSettings
+	after       afterSettings
 }
 
 // repairSettings are what a command that repairs is asked for. The zero value is a
@@ -112,7 +118,7 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
 		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
 		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
-		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work, budget: cfg.Budget,
+		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work, budget: cfg.Budget, verify: cfg.Verify, peered: cfg.Stores, quarantine: cfg.Repair.Quarantine,
 		cooldown: ledger.CooldownPolicy{After: cfg.Cooldown.After, Base: cfg.Cooldown.Base.Std(), Max: cfg.Cooldown.Max.Std()},
 	}
 	s.repair.quiet = cfg.Repair.Quiet.Std()
@@ -123,7 +129,11 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		return nil, usageError("%w", err)
 	}
 	f.override(cmd.Flags(), cfg, s)
-	if err := s.choosePlaces(cmd, cfg, uris, f.versions); err != nil {
+	named := len(uris) > 0
+	if uris, err = s.chooseCollections(cfg, uris); err != nil {
+		return nil, err
+	}
+	if err := s.choosePlaces(cmd, cfg, uris, named, f.versions); err != nil {
 		return nil, err
 	}
 	if s.reportURI != "" {
@@ -133,18 +143,38 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	}
 	s.stores = factory.Options{RequestTimeout: s.requestTimeout, MaxRequestsPerSecond: cfg.Verify.MaxRequestsPerSecond, HeadOracle: f.sdkHead}
 	for _, st := range cfg.Stores {
-		if st.S3 != (config.S3{PathStyle: "auto"}) {
-			s.stores.PerPrefix = append(s.stores.PerPrefix, factory.Override{Root: st.URI, S3: factory.S3Options(st.S3)})
+		s.signAs(st.URI, st.S3, st.WriteS3, false)
+		for _, p := range st.Peers {
+			s.signAs(p.URI, p.S3, config.WriteS3{}, false)
 		}
-		write := st.S3
-		if st.WriteS3.RoleARN != "" {
-			write.RoleARN = st.WriteS3.RoleARN
-		}
-		if write != (config.S3{PathStyle: "auto"}) {
-			s.writeAs = append(s.writeAs, factory.Override{Root: st.URI, S3: factory.S3Options(write)})
+	}
+	for _, b := range cfg.Blobs {
+		s.signAs(b.URI, b.S3, b.WriteS3, true)
+		for _, p := range b.Peers {
+			if p.URI != "" {
+				s.signAs(p.URI, p.S3, config.WriteS3{}, false)
+			}
 		}
 	}
 	return s, nil
+}
+
+// signAs gives a place the identity that the configuration says, for reading and for
+// writing. checksums: its objects are compared with checksums that the store keeps.
+func (s *settings) signAs(uri string, read config.S3, write config.WriteS3, checksums bool) {
+	options := func(c config.S3, checksums bool) factory.S3Options {
+		return factory.S3Options{Endpoint: c.Endpoint, Region: c.Region, Profile: c.Profile, RoleARN: c.RoleARN, PathStyle: c.PathStyle, Checksums: checksums}
+	}
+	plain := config.S3{PathStyle: "auto"}
+	if read != plain || checksums {
+		s.stores.PerPrefix = append(s.stores.PerPrefix, factory.Override{Root: uri, S3: options(read, checksums)})
+	}
+	if write.RoleARN != "" {
+		read.RoleARN = write.RoleARN
+	}
+	if read != plain {
+		s.writeAs = append(s.writeAs, factory.Override{Root: uri, S3: options(read, false)})
+	}
 }
 
 // loadConfig reads the configuration that applies; without one it is all defaults.
@@ -188,7 +218,8 @@ func (f *lookFlags) override(fs *pflag.FlagSet, cfg *config.Config, s *settings)
 }
 
 // choosePlaces are the URIs of the command line, else the configured stores.
-func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []string, versions string) error {
+// named: something was named, blob collections included.
+func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []string, named bool, versions string) error {
 	var given *reconcile.Versions
 	if cmd.Flags().Changed("versions") {
 		given = new(reconcile.Versions)
@@ -208,13 +239,13 @@ func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []s
 		}
 		s.places = append(s.places, p)
 	}
-	if len(uris) == 0 {
+	if !named {
 		for _, st := range cfg.Stores {
 			mode, _ := fleet.ParseMode(st.Discover) // the configuration takes no other word
 			s.places = append(s.places, place{uri: st.URI, name: st.Name, discover: mode, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
 		}
 	}
-	if len(s.places) == 0 {
+	if len(s.places)+len(s.collections) == 0 {
 		return usageError("nothing to look at: name a URI (%s s3://bucket/prefix), or a configuration with stores (--config FILE, $%s, ./%s)", cmd.CommandPath(), config.EnvFile, config.DefaultFile)
 	}
 	for i := range s.places {

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/mancache"
@@ -18,7 +20,6 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/fleet"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
-	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
 
 // recordGrace is how long the record of a pass may take after the pass was
@@ -50,6 +51,12 @@ type work struct {
 	handed []handedIn
 	// known is what the ledger was last told of each target, by URI.
 	known map[string]knownTarget
+	// peers are those of each configured place, by its canonical URI.
+	peers map[string][]reconcile.Peer
+	mend  pass.MendOptions
+	// pace is verify.max_bytes_per_second.
+	pace     *rate.Limiter
+	paceOnce sync.Once
 	// unrecorded counts repairs that the ledger was lost after.
 	unrecorded int
 }
@@ -84,6 +91,7 @@ func (a *app) look(ctx context.Context, s *settings, p *progress, judge func(*pa
 	w.openStores()
 	defer w.set.Close()
 	defer w.writers.Close()
+	defer func() { w.found.closeReferences() }()
 	defer w.kept.Close()
 	l, err := a.openLedger(ctx, s, w.log)
 	if err != nil {
@@ -173,6 +181,12 @@ func (w *work) discover(ctx context.Context) error {
 		return err
 	}
 	w.found = found
+	if err := w.openPeers(ctx); err != nil {
+		return err
+	}
+	if err := found.openReferences(ctx, w.set); err != nil {
+		return err
+	}
 	if w.s.repair.plan != nil {
 		w.nameAsPlanned()
 	}
@@ -190,9 +204,7 @@ func (w *work) discover(ctx context.Context) error {
 func (w *work) options() pass.Options {
 	stores := w.found.stores(w.set, w.kept)
 	o := pass.Options{
-		Open: func(t reconcile.Target) reconcile.Source {
-			return tables.New(t, stores, w.found.tableOptions(t, w.s, w.log))
-		},
+		Open: w.open(stores), Peers: w.peersOf, PendingMaxAge: w.s.verify.PendingMaxAge.Std(),
 		Stores: stores, Depth: w.s.depth, ConfirmAfter: w.s.confirmAfter, MinManifestAge: w.s.minManifestAge,
 		TargetTimeout: w.s.targetTimeout, Concurrency: w.s.concurrency, Policy: w.s.policy, Clock: pass.SystemClock{}, Logger: w.log,
 		Registered: func(ctx context.Context, ts []reconcile.Target) ([]string, error) {
@@ -202,7 +214,7 @@ func (w *work) options() pass.Options {
 	if w.ledger != nil {
 		r := w.s.repair
 		o.Recall = pass.Recall{Memory: w.ledger, PassID: w.doc.PassID, Look: w.lookOf(), Scheduled: r.scheduled, DropAfter: r.dropAfter,
-			Force: r.force, AcceptVersion: r.acceptVersion, Cooldown: w.s.cooldown}
+			Force: r.force, AskAgain: r.force || r.carry && !r.scheduled, AcceptVersion: r.acceptVersion, Cooldown: w.s.cooldown}
 	}
 	return o
 }

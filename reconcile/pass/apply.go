@@ -21,6 +21,7 @@ type Ledger interface {
 	ledger.Locks
 	ledger.Cooldowns
 	ledger.Probes
+	ledger.Refetches
 }
 
 // ApplyOptions say how a plan is carried out. Every field must be set, except where
@@ -29,7 +30,8 @@ type ApplyOptions struct {
 	// Options are those of the look that the plan was made from.
 	Options
 	Ledger Ledger
-	// Repairer makes the repairer of a target; it does not touch the network.
+	// Repairer makes the repairer of a target whose repairs end in a commit, nil for
+	// others; it does not touch the network.
 	Repairer func(reconcile.Target) reconcile.Repairer
 	// Writer opens a store root for the conditional-write test.
 	Writer func(ctx context.Context, root objstore.Location) (objstore.Writer, error)
@@ -46,6 +48,8 @@ type ApplyOptions struct {
 	Strict bool
 	// Cooldown is the policy for failed repairs.
 	Cooldown ledger.CooldownPolicy
+	// Mend says how bytes are brought back; without a Mender none are.
+	Mend MendOptions
 	// Lost is called with the whole record when the ledger was lost after an effect.
 	Lost func(r ledger.Repair, o ledger.Outcome, err error)
 }
@@ -70,8 +74,8 @@ func Apply(ctx context.Context, out *Outcome, actions []reconcile.PlanAction, op
 	byTarget := map[string][]reconcile.PlanAction{}
 	var order []string
 	for _, act := range actions {
-		if !act.Action.Destructive() {
-			continue // bringing bytes back is not a commit
+		if !act.Action.Destructive() && opts.Mend.Mender == nil {
+			continue
 		}
 		if byTarget[act.URI] == nil {
 			order = append(order, act.URI)
@@ -118,6 +122,7 @@ type applier struct {
 	*engine
 	opts   ApplyOptions
 	out    *Outcome
+	mended mended
 	probed map[objstore.Location]error
 }
 
@@ -170,7 +175,7 @@ func (a *applier) target(ctx context.Context, t reconcile.Target, actions []reco
 		}
 	}()
 	r := a.opts.Repairer(t)
-	if err := a.settleOpen(held, r, lease); err != nil {
+	if err := a.settleOpen(held, t, r, lease); err != nil {
 		if errors.Is(err, ledger.ErrUnreachable) {
 			return err
 		}
@@ -190,9 +195,18 @@ func (a *applier) target(ctx context.Context, t reconcile.Target, actions []reco
 		}
 		return nil
 	}
+	mends := slices.DeleteFunc(slices.Clone(actions), func(act reconcile.PlanAction) bool { return act.Action.Destructive() })
+	if len(mends) > 0 {
+		if err := a.mendAll(held, t, lease, mends); err != nil {
+			return err
+		}
+	}
 	for _, act := range actions {
 		if held.Err() != nil {
 			return nil
+		}
+		if r == nil || !act.Action.Destructive() {
+			continue
 		}
 		if err := a.action(held, r, lease, act); err != nil {
 			return err
@@ -397,8 +411,25 @@ func (a *applier) note(ctx context.Context, t reconcile.Target, act reconcile.Pl
 	if state == ledger.StateRefused {
 		a.opts.Logger.Warn("a repair was refused", "target", t.Name, "action", act.Action.String(), "err", cause)
 		a.setState(t, reconcile.StateRefused, reasonOf(cause))
+		a.blockFindings(t, act, reasonOf(cause))
 	}
 	return nil
+}
+
+// blockFindings puts the word of a refusal on the findings that the action was for, so
+// that they say themselves why nothing became of it.
+func (a *applier) blockFindings(t reconcile.Target, act reconcile.PlanAction, reason string) {
+	if reason == "" || reason == reconcile.RefusedPlanStale {
+		return
+	}
+	for i := range a.out.Findings {
+		f := &a.out.Findings[i]
+		meant := f.Target == t.Name && f.Store == t.Store && f.ProposedAction == act.Action
+		mine := slices.Contains(act.Files, f.Path) || f.FragmentID != nil && slices.ContainsFunc(act.Fragments, func(p reconcile.PlanFragment) bool { return p.ID == *f.FragmentID })
+		if meant && mine && !slices.Contains(f.BlockedBy, reason) {
+			f.BlockedBy = append(f.BlockedBy, reason)
+		}
+	}
 }
 
 func reasonOf(err error) string {

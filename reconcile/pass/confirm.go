@@ -80,7 +80,10 @@ func (p *engine) confirm(ctx context.Context, l *look) error {
 		open = append(open, s)
 	}
 	p.confirmOpen(ctx, l, open)
-	return p.protectYoung(ctx, l, open)
+	if err := p.protectYoung(ctx, l, open); err != nil {
+		return err
+	}
+	return p.askPeers(ctx, l, open)
 }
 
 // confirmMetadata looks again at a target that its metadata alone decided, since
@@ -334,7 +337,7 @@ func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) err
 	var refs []reconcile.Reference
 	for _, s := range open {
 		switch s.find.Verdict {
-		case reconcile.Missing, reconcile.SizeMismatch, reconcile.Unreadable:
+		case reconcile.Missing, reconcile.SizeMismatch, reconcile.Unreadable, reconcile.ChecksumMismatch:
 			if !s.drop && !s.ref.Harmless {
 				young = append(young, s)
 				refs = append(refs, s.ref)
@@ -344,7 +347,11 @@ func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) err
 	if len(young) == 0 {
 		return nil
 	}
-	older, err := l.src.Older(ctx, refs, p.opts.MinManifestAge)
+	minAge := p.opts.MinManifestAge
+	if young[0].ref.Role == reconcile.RoleBlob { // a target has blobs only, or none
+		minAge = p.opts.PendingMaxAge
+	}
+	older, err := l.src.Older(ctx, refs, minAge)
 	var ids []string
 	for i, s := range young {
 		if err != nil || !older[i] {
@@ -359,7 +366,7 @@ func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) err
 		if !slices.Contains(ids, s.find.FindingID) {
 			continue
 		}
-		if before, ok := seen[s.find.FindingID]; ok && before.SeenNamedFor(p.opts.MinManifestAge, now) {
+		if before, ok := seen[s.find.FindingID]; ok && before.SeenNamedFor(minAge, now) {
 			continue
 		}
 		s.find.Verdict = reconcile.Pending

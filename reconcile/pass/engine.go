@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,8 @@ type look struct {
 	// of them; both by finding id.
 	known   map[string]ledger.Finding
 	answers map[string]ledger.Answer
+	// resumed: the walk began where an earlier pass stopped.
+	resumed bool
 	// brokenOff says why the first look did not reach every reference.
 	brokenOff string
 }
@@ -256,7 +259,13 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 		return err
 	}
 	var walkErr error
-	for ref, err := range l.src.References(gctx) {
+	var flying sync.WaitGroup
+	walked := 0
+	again, err := p.resume(ctx, l)
+	if err != nil {
+		return err
+	}
+	for ref, err := range chain(again, l.src.References(gctx)) {
 		if err != nil {
 			walkErr = err
 			break
@@ -267,7 +276,9 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 			walkErr = err
 			break
 		}
+		flying.Add(1)
 		g.Go(func() error {
+			defer flying.Done()
 			defer p.leave(lane)
 			a := p.inspect(gctx, l.src, ref, p.ask(gctx, ref, statAsker))
 			if gctx.Err() != nil && a.verdict.Open() {
@@ -283,6 +294,14 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 			}
 			return nil
 		})
+		if walked++; walked%checkpointEvery == 0 {
+			// What is recorded must have been answered.
+			flying.Wait()
+			if err := p.checkpoint(gctx, l); err != nil {
+				walkErr = err
+				break
+			}
+		}
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -296,6 +315,18 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 		return fmt.Errorf("read references of %s: %w", l.target.Name, walkErr)
 	}
 	return nil
+}
+
+// chain yields what is looked at again, and then the walk.
+func chain(again []reconcile.Reference, walk iter.Seq2[reconcile.Reference, error]) iter.Seq2[reconcile.Reference, error] {
+	return func(yield func(reconcile.Reference, error) bool) {
+		for _, ref := range again {
+			if !yield(ref, nil) {
+				return
+			}
+		}
+		walk(yield)
+	}
 }
 
 func seen(t reconcile.Target, ref reconcile.Reference, a answer) Seen {

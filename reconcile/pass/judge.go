@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -74,8 +75,20 @@ func judgeAttrs(ref reconcile.Reference, at objstore.Attrs) answer {
 		a.verdict, a.reason = reconcile.Unreadable, reconcile.ReasonTooShort
 	case at.Archived:
 		a.verdict = reconcile.Archived
+	case otherChecksum(ref, at) != "":
+		a.verdict, a.reason = reconcile.ChecksumMismatch, "the store keeps "+otherChecksum(ref, at)
 	}
 	return a
+}
+
+// otherChecksum is the checksum that the store keeps of the object, where it is of the
+// recorded algorithm and not the recorded one.
+func otherChecksum(ref reconcile.Reference, at objstore.Attrs) string {
+	alg, _, ok := strings.Cut(ref.Checksum, ":")
+	if kept := at.Checksums[alg]; ok && kept != "" && kept != ref.Checksum {
+		return kept
+	}
+	return ""
 }
 
 // asker is one way to ask for attributes: the hot path or the second opinion.
@@ -236,8 +249,12 @@ func setAnswer(f *reconcile.Finding, a answer) {
 		f.Reason = reconcile.Ptr(reason)
 	}
 	f.ObservedSize, f.HTTPStatus, f.ErrorCode, f.RequestID = nil, nil, nil, nil
+	f.ObservedETag = a.attrs.ETag
 	if a.err == nil && a.verdict != reconcile.Undecided && a.attrs.Size >= 0 {
 		f.ObservedSize = reconcile.Ptr(a.attrs.Size)
+	}
+	if kept := otherChecksum(f.Ref, a.attrs); kept != "" {
+		f.ObservedChecksum = reconcile.Ptr(kept)
 	}
 	if a.attrs.RequestID != "" {
 		f.RequestID = reconcile.Ptr(a.attrs.RequestID)

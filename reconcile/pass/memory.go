@@ -17,6 +17,8 @@ import (
 type Memory interface {
 	ledger.Findings
 	ledger.Cooldowns
+	ledger.Refetches
+	ledger.Checkpoints
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -31,6 +33,8 @@ type Recall struct {
 	DropAfter time.Duration
 	// Force ignores cooldowns (and still counts).
 	Force bool
+	// AskAgain asks peers for objects that they were asked for a short time ago.
+	AskAgain bool
 	// AcceptVersion is the version that a user accepts for a target that was rolled
 	// back; nil accepts none.
 	AcceptVersion *uint64
@@ -97,7 +101,7 @@ func (l *look) closeAnswers() map[string]ledger.Answer {
 	for id, a := range l.answers {
 		out[id] = a
 	}
-	if l.brokenOff == "" && !l.facts.Settled {
+	if l.brokenOff == "" && !l.facts.Settled && !l.resumed {
 		for id := range l.known {
 			if _, met := out[id]; !met {
 				out[id] = ledger.NotNamed
@@ -185,6 +189,9 @@ func (p *engine) remember(ctx context.Context, l *look, findings []reconcile.Fin
 	p.mu.Lock()
 	p.out.Totals.Carried += sum.Carried
 	p.mu.Unlock()
+	if err := p.forgetCheckpoint(ctx, l); err != nil {
+		return fmt.Errorf("%w: forget where the look at %s stopped: %w", errMemory, l.target.Name, err)
+	}
 	if check != checkFailed {
 		return nil
 	}

@@ -82,6 +82,8 @@ type Options struct {
 	ConfirmAfter time.Duration
 	// MinManifestAge protects what no version that old names; 0 protects nothing.
 	MinManifestAge time.Duration
+	// PendingMaxAge does the same for blobs.
+	PendingMaxAge time.Duration
 	// TargetTimeout bounds the first look at one target and, again, the second.
 	TargetTimeout time.Duration
 	// Concurrency is the most HEADs in flight over all targets.
@@ -97,6 +99,9 @@ type Options struct {
 	ProblemFindings []reconcile.Finding
 	// Recall is the memory of earlier passes; the zero value has none.
 	Recall Recall
+	// Peers are the places that may hold copies of a target's objects, the best first;
+	// nil when there are none anywhere.
+	Peers func(reconcile.Target) []reconcile.Peer
 	// Budget bounds how many targets are begun; the zero value bounds nothing.
 	Budget Budget
 	// Registered reads the registries again and says what they say of each target now:

@@ -54,6 +54,9 @@ func (p *engine) settleAll(ctx context.Context) error {
 	p.passLimits(actions, found)
 	for i, l := range p.looks {
 		p.out.Actions = append(p.out.Actions, actions[i]...)
+		if err := p.rememberPeers(ctx, l, found[i]); err != nil && ctx.Err() == nil {
+			return err
+		}
 		if err := p.finish(ctx, l, found[i]); err != nil {
 			return err
 		}
@@ -139,11 +142,14 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	if r.Reason == nil {
 		r.Reason = registryReason(l.target)
 	}
-	if rows, ok := rowsAtRisk(findings); ok {
+	if rows, ok := rowsAtRisk(findings); ok && l.target.Kind != kindBlobs {
 		r.RowsAtRisk = &rows
 	}
 	for _, f := range findings {
 		l.verdicts[f.Verdict]++
+		if f.Verdict == reconcile.Missing && deref(f.Reason) == reasonLogEntry {
+			p.opts.Logger.Warn("an entry of the write-ahead log is gone that no generation holds yet: acknowledged rows may be lost", "target", l.target.Name, "path", f.Path)
+		}
 	}
 	if len(findings) > 0 {
 		p.mu.Lock()
@@ -159,6 +165,9 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	}
 	return p.publish(ctx, *r, findings, l.verdicts, l.flapped)
 }
+
+// kindBlobs is the kind of targets that hold no rows.
+const kindBlobs = "blobs"
 
 // countMetadata makes coverage tell the truth: metadata objects with a finding are
 // references too, and only what got a trustworthy answer counts as checked.
@@ -254,6 +263,8 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 		switch {
 		case f.Verdict.Open():
 			open = f
+		case f.Verdict == reconcile.Pending && f.Role == reconcile.RoleBlob:
+			// on its way: nothing to do yet
 		case f.Verdict == reconcile.Pending:
 			pending = f
 		case f.Verdict.Damaged():
@@ -295,7 +306,7 @@ func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
 	unknown := false
 	for i := range findings {
 		f := &findings[i]
-		held := f.FragmentID != nil || f.Role == reconcile.RoleWALGeneration
+		held := f.FragmentID != nil || f.Role == reconcile.RoleWALGeneration || f.Role == reconcile.RoleWALManifest
 		switch {
 		case !f.Verdict.Damaged() || f.Ref.Harmless || !held:
 		case f.RowsAtRisk == nil:

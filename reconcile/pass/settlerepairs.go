@@ -11,14 +11,21 @@ import (
 
 // settleOpen finds out what became of the target's repairs that were intended and
 // never settled: their process died, or the store gave no answer.
-func (a *applier) settleOpen(ctx context.Context, r reconcile.Repairer, lease ledger.Lease) error {
-	t := r.Target()
+func (a *applier) settleOpen(ctx context.Context, t reconcile.Target, r reconcile.Repairer, lease ledger.Lease) error {
 	open, err := a.opts.Ledger.Unsettled(ctx, t.Location.Canonical())
 	if err != nil {
 		return fmt.Errorf("list unsettled repairs of %s: %w", t.Name, err)
 	}
 	for _, rec := range open {
-		if rec.TransactionUUID == nil || rec.ReadVersion == nil {
+		if !ledger.Commits(rec.Action) {
+			o := settleMend(rec)
+			if err := a.opts.Ledger.Settle(ctx, lease, rec.RepairID, o); err != nil {
+				return fmt.Errorf("settle repair %s: %w", rec.RepairID, err)
+			}
+			a.report(rec, o)
+			continue
+		}
+		if r == nil || rec.TransactionUUID == nil || rec.ReadVersion == nil {
 			return fmt.Errorf("repair %s has no transaction to find it by", rec.RepairID)
 		}
 		version, found, err := r.Settle(ctx, *rec.TransactionUUID, *rec.ReadVersion)

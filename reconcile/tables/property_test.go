@@ -372,6 +372,7 @@ type noted struct {
 	ledger.Repairs // panics on what is not used
 	ledger.Locks
 	ledger.Cooldowns
+	ledger.Refetches
 	rows map[string]*ledger.Repair
 }
 

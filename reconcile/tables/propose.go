@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rocketkeep/reconcile/lance"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -290,6 +291,11 @@ func (p *proposal) action(f *reconcile.Finding) reconcile.Action {
 			block(f, reconcile.BlockedOutsideRoot)
 		}
 		return reconcile.ActionRestore
+	case len(f.PeersHaving) > 0 && f.Verdict.Damaged():
+		if _, below := f.Ref.Location.Rel(p.t.target.Location); !below {
+			block(f, reconcile.BlockedOutsideRoot)
+		}
+		return reconcile.ActionRefetch
 	case !gone(f) || !latest(f):
 		return reconcile.ActionNone
 	}
@@ -376,9 +382,13 @@ func (p *proposal) trimBlocks() {
 		if f.Role == reconcile.RoleIndex {
 			f.RowsAtRisk = reconcile.Ptr(int64(0)) // an index holds no row
 		}
-		if !f.ProposedAction.Destructive() {
-			f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool { return slices.Contains(forAll, b) })
+		if f.ProposedAction.Destructive() {
+			continue
 		}
+		mends := f.ProposedAction == reconcile.ActionRestore || f.ProposedAction == reconcile.ActionRefetch
+		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
+			return slices.Contains(forAll, b) || mends && strings.HasPrefix(b, reconcile.BlockedRungOpen)
+		})
 	}
 }
 
@@ -391,9 +401,10 @@ func (p *proposal) actions() ([]reconcile.PlanAction, error) {
 	if drop != nil {
 		out = append(out, *drop)
 	}
-	restore := base
-	restore.Action = reconcile.ActionRestore
-	restore.Files = []string{}
+	restore, refetch := base, base
+	restore.Action, restore.Files = reconcile.ActionRestore, []string{}
+	refetch.Action, refetch.Files = reconcile.ActionRefetch, []string{}
+	var from []string
 	indexes := map[string]*reconcile.PlanAction{}
 	var order []string
 	for i := range p.findings {
@@ -404,6 +415,11 @@ func (p *proposal) actions() ([]reconcile.PlanAction, error) {
 		switch f.ProposedAction {
 		case reconcile.ActionRestore:
 			restore.Files = append(restore.Files, f.Path)
+		case reconcile.ActionRefetch:
+			refetch.Files = append(refetch.Files, f.Path)
+			if !slices.Contains(from, f.PeersHaving[0]) {
+				from = append(from, f.PeersHaving[0])
+			}
 		case reconcile.ActionDropIndex:
 			a := indexes[f.Ref.IndexUUID]
 			if a == nil {
@@ -429,6 +445,11 @@ func (p *proposal) actions() ([]reconcile.PlanAction, error) {
 		restore.ExpectedEffect = fmt.Sprintf("brings back %d objects from older versions; no row is lost", len(restore.Files))
 		out = append(out, restore)
 	}
+	if len(refetch.Files) > 0 {
+		refetch.Source = reconcile.Ptr(strings.Join(from, " "))
+		refetch.ExpectedEffect = fmt.Sprintf("brings back %d objects from peers; no row is lost", len(refetch.Files))
+		out = append(out, refetch)
+	}
 	return out, nil
 }
 
@@ -441,7 +462,7 @@ func (p *proposal) dropFragments(base reconcile.PlanAction) *reconcile.PlanActio
 	ids := make([]uint64, 0, len(p.fragments))
 	for id, d := range p.fragments {
 		blocked := slices.ContainsFunc(d.findings, func(f *reconcile.Finding) bool {
-			return len(f.BlockedBy) > 0 && f.ProposedAction == reconcile.ActionDropFragment || f.ProposedAction == reconcile.ActionRestore
+			return len(f.BlockedBy) > 0 && f.ProposedAction == reconcile.ActionDropFragment || f.ProposedAction == reconcile.ActionRestore || f.ProposedAction == reconcile.ActionRefetch
 		})
 		if d.drop && !blocked {
 			ids = append(ids, id)

@@ -93,6 +93,9 @@ func (t *Table) noteWAL(ctx context.Context, out *reconcile.Facts) error {
 		if sh.Sealed && !slices.Contains(out.Blocks, reconcile.BlockedWALSealed) {
 			out.Blocks = append(out.Blocks, reconcile.BlockedWALSealed)
 		}
+		if sh.ManifestName == "" && (sh.HasLog || len(sh.Folders) > 0 || sh.Hint > 0) {
+			known = false
+		}
 		if sh.Err != nil {
 			known = false
 			out.NotChecked = append(out.NotChecked, reconcile.NotChecked{Role: reconcile.RoleWALGeneration, Reason: "shard " + sh.ID + " has an unreadable manifest"})
@@ -222,6 +225,7 @@ func (t *Table) shardReferences(sh lance.Shard) []reconcile.Reference {
 		ref.Reason = reasonHinted
 		out = append(out, ref)
 	}
+	// What lies beyond the flushed generations is not merged and not flushed.
 	for _, name := range sh.PendingEntries(maxEntries) {
 		// Positions are only known to be promised, not to be acknowledged: a lost
 		// entry is told and moves no state.
@@ -371,7 +375,7 @@ func (t *Table) ofGeneration(g *generation, ref reconcile.Reference) reconcile.R
 	ref.IndexUUID, ref.IndexName = "", ""
 	ref.PhysicalRows, ref.LiveRows = g.PhysicalRows, g.PhysicalRows
 	if g.merged {
-		ref.Harmless, ref.Reason = true, reasonMerged
+		ref.Harmless, ref.Reason, ref.LiveRows = true, reasonMerged, 0 // the base has them
 	}
 	return ref
 }

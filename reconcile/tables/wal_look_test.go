@@ -107,7 +107,7 @@ func TestWriteAheadLogs(t *testing.T) {
 		{"the newest shard manifest is gone and the hint tells", func(w *world) {
 			walTable(w, base(), older, s)
 			w.remove(s.ManifestName())
-		}, sight{line{"diverged", "", 3, []brief{{s.ManifestName(), "missing", "named_by_hint", "none", nil}}}, 1, 0, 0}},
+		}, sight{line{"diverged", "", 3, []brief{{s.ManifestName(), "missing", "named_by_hint", "none", nil}}}, 1, 0, -1}},
 		{"the newest shard manifest and the hint are gone and the folder tells", func(w *world) {
 			walTable(w, base(), older, s)
 			w.remove(s.ManifestName(), s.Folder()+"/manifest/version_hint.json")
@@ -115,11 +115,11 @@ func TestWriteAheadLogs(t *testing.T) {
 		{"every shard manifest is gone and the hint tells", func(w *world) {
 			walTable(w, base(), s)
 			w.remove(s.ManifestName())
-		}, sight{line{"diverged", "", 3, []brief{{s.ManifestName(), "missing", "named_by_hint", "none", nil}}}, 0, 0, 0}},
+		}, sight{line{"diverged", "", 3, []brief{{s.ManifestName(), "missing", "named_by_hint", "none", nil}}}, -1, 0, -1}},
 		{"every shard manifest and the hint are gone", func(w *world) {
 			walTable(w, base(), s)
 			w.removeAll(s.Folder() + "/manifest")
-		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, 0, 0, 0}},
+		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, 0}},
 		{"an older shard manifest is gone: normal cleanup", func(w *world) {
 			walTable(w, base(), older, s)
 			w.remove(older.ManifestName())
@@ -137,7 +137,7 @@ func TestWriteAheadLogs(t *testing.T) {
 		{"a broken newest shard manifest leaves its generations unknown", func(w *world) {
 			walTable(w, base(), s)
 			w.store.Put(loc("t.lance/"+s.ManifestName()), []byte{0xff})
-		}, sight{line{"incomplete", "not_checked:wal_generation", 4, []brief{{s.ManifestName(), "unreadable", "bad_manifest", "none", nil}}}, -1, 0, 0}},
+		}, sight{line{"incomplete", "not_checked:wal_generation", 4, []brief{{s.ManifestName(), "unreadable", "bad_manifest", "none", nil}}}, -1, 0, -1}},
 		{"a lost log entry that no generation holds is told and moves no state", func(w *world) {
 			s := s
 			s.Entries = 1
@@ -172,7 +172,7 @@ func TestWriteAheadLogs(t *testing.T) {
 			c.setup(w)
 			aged(w)
 			out := w.look("s3://b/t.lance")
-			got := sight{Line: outcome(out), Pending: -1, Leaked: -1}
+			got := sight{Line: outcome(out), Pending: -1, Leaked: -1, AtRisk: -1}
 			if r := out.Targets[0]; true {
 				set := func(to *int64, from *int64) {
 					if from != nil {

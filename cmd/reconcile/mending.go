@@ -1,0 +1,123 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/config"
+	"github.com/rocketkeep/reconcile/internal/mancache"
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/mend"
+	"github.com/rocketkeep/reconcile/reconcile/pass"
+	"github.com/rocketkeep/reconcile/reconcile/peers"
+)
+
+// openPeers makes the peers of every place and collection, each with a breaker of its
+// own for the whole pass.
+func (w *work) openPeers(ctx context.Context) error {
+	w.peers = map[string][]reconcile.Peer{}
+	for _, st := range w.s.peered {
+		root, err := w.root(st.URI)
+		if err != nil {
+			return err
+		}
+		for _, p := range st.Peers {
+			if err := w.addPeer(ctx, root, config.BlobPeer{URI: p.URI}); err != nil {
+				return fmt.Errorf("peer of store %s: %w", st.Name, err)
+			}
+		}
+	}
+	for _, c := range w.found.collections {
+		for _, p := range c.cfg.Peers {
+			if err := w.addPeer(ctx, c.root, p); err != nil {
+				return fmt.Errorf("peer of blobs:%s: %w", c.cfg.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *work) root(uri string) (objstore.Location, error) {
+	root, err := w.set.Locate(uri)
+	root.Key = strings.TrimRight(root.Key, "/")
+	return root, err
+}
+
+// addPeer adds a peer that mirrors a place.
+func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.BlobPeer) error {
+	opts := peers.Options{Mirrors: mirrors, Now: time.Now}
+	var peer reconcile.Peer
+	if p.URL != "" {
+		headers := map[string]string{}
+		for name, secret := range p.Headers {
+			headers[name] = secret.Reveal()
+		}
+		h, err := peers.NewHTTP(p.URL, peers.HTTPOptions{Options: opts, Header: headers})
+		if err != nil {
+			return err
+		}
+		peer = h
+	} else {
+		root, err := w.root(p.URI)
+		if err != nil {
+			return err
+		}
+		reader, err := w.set.Reader(ctx, root)
+		if err != nil {
+			return err
+		}
+		s, err := peers.NewStore(root, reader, opts)
+		if err != nil {
+			return err
+		}
+		peer = s
+	}
+	key := mirrors.Canonical()
+	w.peers[key] = append(w.peers[key], peers.Guard(peer, time.Now, peers.Limits{}))
+	return nil
+}
+
+// peersOf are those of the nearest configured place that holds the target.
+func (w *work) peersOf(t reconcile.Target) []reconcile.Peer {
+	if c, ok := w.found.collections[t.Location.Canonical()]; ok {
+		return w.peers[c.root.Canonical()]
+	}
+	for at := t.Location; ; at = at.Parent() {
+		if found := w.peers[at.Canonical()]; len(found) > 0 {
+			return found
+		}
+		if at.Parent() == at {
+			return nil
+		}
+	}
+}
+
+// mendOptions say how lost bytes are brought back.
+func (w *work) mendOptions() (pass.MendOptions, error) {
+	dir := filepath.Join(cmp.Or(w.s.work.Dir, mancache.DefaultDir(os.Getenv), os.TempDir()), "staging")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return pass.MendOptions{}, fmt.Errorf("make a folder for copies: %w; name another with work.dir", err)
+	}
+	opts := mend.Options{Writer: func(ctx context.Context, base objstore.Location) (objstore.Writer, error) {
+		return w.writers.Writer(ctx, base)
+	},
+		Dir: dir, Max: int64(w.s.work.Max), PendingMaxAge: w.s.verify.PendingMaxAge.Std(), Logger: w.log}
+	opts.Allowed = append(opts.Allowed, w.found.roots...)
+	for _, c := range w.found.collections {
+		opts.Allowed = append(opts.Allowed, c.root)
+	}
+	if w.s.quarantine != "" {
+		q, err := w.root(w.s.quarantine)
+		if err != nil {
+			return pass.MendOptions{}, err
+		}
+		opts.Quarantine = q
+	}
+	return pass.MendOptions{Mender: mend.New(opts), MaxBytes: int64(w.s.budget.RefetchBytes), MaxObjects: w.s.budget.RefetchObjects}, nil
+}

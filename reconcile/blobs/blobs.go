@@ -1,0 +1,351 @@
+// Package blobs is a collection of blobs as a reconcile.Source: every object that the
+// application's records refer to must be there, with the size and checksum that are
+// recorded. It reads records through package refs and writes nothing.
+package blobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/blobs/refs"
+)
+
+// Kind is the kind of these targets; their names are "blobs:" and the configured name.
+const Kind = "blobs"
+
+// Stores resolves places and gives read-only stores for them.
+type Stores interface {
+	Locate(uri string) (objstore.Location, error)
+	Reader(ctx context.Context, loc objstore.Location) (objstore.Reader, error)
+}
+
+// Options of a collection. Every field must be set, except where noted.
+type Options struct {
+	// Root is where keys lie below; Allow are further places that absolute keys may
+	// point at (may be empty).
+	Root  objstore.Location
+	Allow []objstore.Location
+	// Records are the references.
+	Records refs.Reader
+	Stores  Stores
+	// PendingMaxAge is how long a blob may be on its way after its record was made.
+	PendingMaxAge time.Duration
+	// Sample is the share of blobs that is looked at, above 0 and at most 1: the same
+	// ones for the whole of a day (UTC), others on the next.
+	Sample float64
+	// Day is the day that sampling goes by.
+	Day time.Time
+	// Throttle is called before so many bytes are read at depth checksum; may be nil.
+	Throttle func(ctx context.Context, bytes int) error
+	Logger   *slog.Logger
+}
+
+// Target is the target of a configured collection.
+func Target(name string, root objstore.Location) reconcile.Target {
+	return reconcile.Target{Name: "blobs:" + name, Store: root.String(), Kind: Kind, Location: root, Root: root}
+}
+
+// Collection is one collection. It is a reconcile.Source and a reconcile.Prover.
+type Collection struct {
+	target reconcile.Target
+	opts   Options
+	// namedSince is when everything was named at least, by the store's clock.
+	namedSince time.Time
+
+	mu sync.Mutex // guards the rest
+	// position goes on after what was yielded so far; begin is where the walk starts.
+	position, begin string
+	// bad are the rows that name no blob as they stand, by reason.
+	bad     map[string]badRows
+	sampled int64
+}
+
+type badRows struct {
+	count int64
+	first string
+}
+
+var (
+	_ reconcile.Source = (*Collection)(nil)
+	_ reconcile.Prover = (*Collection)(nil)
+)
+
+// New makes the source of a collection. It does not touch the network.
+func New(t reconcile.Target, opts Options) *Collection {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Collection{target: t, opts: opts, bad: map[string]badRows{}}
+}
+
+// Target implements reconcile.Source.
+func (c *Collection) Target() reconcile.Target { return c.target }
+
+// Open implements reconcile.Source.
+func (c *Collection) Open(ctx context.Context) (reconcile.Facts, error) {
+	since, err := c.opts.Records.NamedSince(ctx)
+	if err != nil {
+		return reconcile.Facts{}, fmt.Errorf("read the references of %s: %w", c.target.Name, err)
+	}
+	c.namedSince = since
+	return reconcile.Facts{}, nil
+}
+
+// Reasons of references that cannot be looked at as they stand.
+const (
+	reasonOutside = "outside_collection" // an absolute URI below neither uri nor allow
+	reasonBadKey  = "bad_key"            // names no object of this store
+)
+
+// References implements reconcile.Source.
+func (c *Collection) References(ctx context.Context) iter.Seq2[reconcile.Reference, error] {
+	return func(yield func(reconcile.Reference, error) bool) {
+		for rec, err := range c.opts.Records.Records(ctx, c.begin) {
+			var row *refs.RowError
+			switch {
+			case errors.As(err, &row):
+				c.note(row)
+				continue
+			case err != nil:
+				yield(reconcile.Reference{}, err)
+				return
+			}
+			if !c.chosen(rec.Key) {
+				c.mu.Lock()
+				c.sampled++
+				c.mu.Unlock()
+				continue
+			}
+			c.mu.Lock()
+			c.position = rec.Position // goes on after this one, which is looked at now
+			c.mu.Unlock()
+			if !yield(c.reference(rec), nil) {
+				return
+			}
+		}
+	}
+}
+
+// note counts a row that is not as it should be.
+func (c *Collection) note(row *refs.RowError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.bad[row.Reason]
+	if b.count == 0 {
+		b.first = row.Error()
+	}
+	b.count += max(row.Count, 1)
+	c.bad[row.Reason] = b
+	if row.Position != "" {
+		c.position = row.Position
+	}
+}
+
+// chosen reports whether a key is in today's sample.
+func (c *Collection) chosen(key string) bool {
+	if c.opts.Sample >= 1 {
+		return true
+	}
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, c.opts.Day.UTC().Format(time.DateOnly)+"\x00"+key)
+	// The high bits of FNV mix too little for short keys.
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return float64(x>>11)/(1<<53) < c.opts.Sample
+}
+
+// reference resolves a record.
+func (c *Collection) reference(rec refs.Record) reconcile.Reference {
+	ref := reconcile.Reference{Role: reconcile.RoleBlob, Path: rec.Key, Base: c.opts.Root, Checksum: rec.Checksum, Record: rec.Record,
+		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}
+	if rec.Size > 0 {
+		ref.Size = rec.Size
+	}
+	loc, base, reason := c.locate(rec.Key)
+	if reason != "" {
+		ref.Base, ref.Reason = objstore.Location{}, reason
+		return ref
+	}
+	ref.Location, ref.Base = loc, base
+	return ref
+}
+
+// locate finds the place of a key. Keys are exact: only an absolute URI is parsed, and
+// only a path on disk can be left by "..".
+func (c *Collection) locate(key string) (loc, base objstore.Location, reason string) {
+	if scheme, _, ok := strings.Cut(key, "://"); ok && scheme != "" && !strings.ContainsAny(scheme, "/ ") {
+		loc, err := c.opts.Stores.Locate(key)
+		if err != nil {
+			return loc, base, reasonBadKey
+		}
+		for _, at := range append([]objstore.Location{c.opts.Root}, c.opts.Allow...) {
+			if _, below := loc.Rel(at); below {
+				return loc, at, ""
+			}
+		}
+		return loc, base, reasonOutside
+	}
+	root := c.opts.Root
+	if root.Scheme == "file" && slices.Contains(strings.Split(key, "/"), "..") {
+		return loc, base, reasonOutside
+	}
+	if key == "" || root.Scheme == "file" && strings.HasSuffix(key, "/") {
+		return loc, base, reasonBadKey
+	}
+	loc = root.Dir()
+	loc.Key += key
+	return loc, root, ""
+}
+
+// Unread implements reconcile.Source.
+func (c *Collection) Unread() []reconcile.NotChecked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []reconcile.NotChecked
+	for _, reason := range slices.Sorted(maps.Keys(c.bad)) {
+		b := c.bad[reason]
+		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlob, Count: reconcile.Ptr(b.count), Reason: "rows of the references: " + b.first})
+	}
+	if c.sampled > 0 {
+		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlob, Count: reconcile.Ptr(c.sampled), Reason: fmt.Sprintf("a sample of %g is looked at", c.opts.Sample)})
+	}
+	return out
+}
+
+// Position is where a walk may go on that is broken off now; empty when it cannot.
+func (c *Collection) Position() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.opts.Records.Resumable() {
+		return ""
+	}
+	return c.position
+}
+
+// Resume makes the walk go on at a position; it comes before References. An error says
+// that the position is not good any more.
+func (c *Collection) Resume(ctx context.Context, position string) error {
+	if !c.opts.Records.Resumable() {
+		return refs.ErrPositionGone
+	}
+	for _, err := range c.opts.Records.Records(ctx, position) {
+		var row *refs.RowError
+		if err != nil && !errors.As(err, &row) {
+			return err
+		}
+		break
+	}
+	c.begin, c.position = position, position
+	return nil
+}
+
+// Named resolves keys again, as the records say now.
+func (c *Collection) Named(ctx context.Context, keys []string) ([]reconcile.Reference, error) {
+	recs, err := c.opts.Records.Confirm(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]reconcile.Reference, 0, len(recs))
+	for _, key := range keys {
+		if rec, ok := recs[key]; ok {
+			out = append(out, c.reference(rec))
+		}
+	}
+	return out, nil
+}
+
+// Revisit implements reconcile.Source: a record that is gone, or that says something
+// else of its blob by now, no longer names what was looked for.
+func (c *Collection) Revisit(ctx context.Context, asked []reconcile.Reference) (reconcile.Revisit, error) {
+	keys := make([]string, len(asked))
+	for i, ref := range asked {
+		keys[i] = ref.Path
+	}
+	recs, err := c.opts.Records.Confirm(ctx, keys)
+	if err != nil {
+		return reconcile.Revisit{}, fmt.Errorf("read the references of %s again: %w", c.target.Name, err)
+	}
+	rev := reconcile.Revisit{Named: make([]bool, len(asked))}
+	for i, ref := range asked {
+		rec, ok := recs[ref.Path]
+		now := c.reference(rec)
+		rev.Named[i] = ok && now.Size == ref.Size && now.Checksum == ref.Checksum && now.Location == ref.Location
+	}
+	return rev, nil
+}
+
+// Older implements reconcile.Source: the references as a whole show how long ago each
+// blob was named, where their store tells its age. minAge is that of blobs.
+func (c *Collection) Older(_ context.Context, asked []reconcile.Reference, minAge time.Duration) ([]bool, error) {
+	out := make([]bool, len(asked))
+	old := minAge <= 0 || !c.namedSince.IsZero() && c.opts.Day.Sub(c.namedSince) >= minAge
+	for i := range out {
+		out[i] = old
+	}
+	return out, nil
+}
+
+// Propose implements reconcile.Source. Nothing is ever dropped: a blob without a copy
+// anywhere is recorded as lost.
+func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ reconcile.Policy) ([]reconcile.PlanAction, error) {
+	restore := reconcile.PlanAction{Target: c.target.Name, URI: c.target.Location.String(), Action: reconcile.ActionRestore, Fragments: []reconcile.PlanFragment{}, Files: []string{}}
+	refetch := restore
+	refetch.Action, refetch.Files = reconcile.ActionRefetch, []string{}
+	var from []string
+	for i := range findings {
+		f := &findings[i]
+		if !f.Verdict.Damaged() {
+			f.BlockedBy = []string{}
+			continue
+		}
+		switch {
+		case f.Restorable:
+			f.ProposedAction = reconcile.ActionRestore
+		case len(f.PeersHaving) > 0:
+			f.ProposedAction = reconcile.ActionRefetch
+		}
+		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
+			// Of what blocks, only these are about bringing a blob back.
+			mine := b == reconcile.BlockedAcknowledged || strings.HasPrefix(b, "replace_") || b == reconcile.BlockedOutsideRoot
+			return !mine && (f.ProposedAction != reconcile.ActionNone || !strings.HasPrefix(b, reconcile.BlockedRungOpen))
+		})
+		if len(f.BlockedBy) > 0 {
+			continue
+		}
+		switch f.ProposedAction {
+		case reconcile.ActionRestore:
+			restore.Files = append(restore.Files, f.Path)
+		case reconcile.ActionRefetch:
+			refetch.Files = append(refetch.Files, f.Path)
+			if !slices.Contains(from, f.PeersHaving[0]) {
+				from = append(from, f.PeersHaving[0])
+			}
+		}
+	}
+	var out []reconcile.PlanAction
+	if len(restore.Files) > 0 {
+		restore.Source = reconcile.Ptr("versions")
+		restore.ExpectedEffect = fmt.Sprintf("brings back %d blobs from older versions", len(restore.Files))
+		out = append(out, restore)
+	}
+	if len(refetch.Files) > 0 {
+		refetch.Source = reconcile.Ptr(strings.Join(from, " "))
+		refetch.ExpectedEffect = fmt.Sprintf("brings back %d blobs from peers", len(refetch.Files))
+		out = append(out, refetch)
+	}
+	return out, nil
+}

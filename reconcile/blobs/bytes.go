@@ -1,0 +1,108 @@
+package blobs
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// algorithm is the one that a recorded checksum names.
+func algorithm(checksum string) string {
+	alg, _, _ := strings.Cut(checksum, ":")
+	return alg
+}
+
+func newHash(alg string) hash.Hash {
+	switch alg {
+	case "sha256":
+		return sha256.New()
+	case "md5":
+		return md5.New()
+	case "crc32c":
+		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	}
+	return nil
+}
+
+func sumText(alg string, h hash.Hash) string {
+	if alg == "crc32c" {
+		return alg + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+	}
+	return alg + ":" + hex.EncodeToString(h.Sum(nil))
+}
+
+var errUnmarked = errors.New("nothing in a blob tells where it ends")
+
+// Inspect implements reconcile.Source: at depth checksum it reads the whole object
+// where a checksum is recorded.
+func (c *Collection) Inspect(ctx context.Context, ref reconcile.Reference, at objstore.Attrs, depth reconcile.Depth) (reconcile.Verdict, string, error) {
+	if ref.Size > 0 && at.Size != ref.Size {
+		return reconcile.Undecided, "", errUnmarked
+	}
+	h := newHash(algorithm(ref.Checksum))
+	if depth < reconcile.DepthChecksum || h == nil {
+		return reconcile.Present, "", nil
+	}
+	r, err := c.opts.Stores.Reader(ctx, ref.Base)
+	if err != nil {
+		return reconcile.Undecided, "", err
+	}
+	body, got, err := r.Get(ctx, ref.Location, objstore.Range{})
+	if err != nil {
+		return reconcile.Undecided, "", err
+	}
+	defer body.Close()
+	if _, err := io.Copy(h, &paced{ctx, body, c.opts.Throttle}); err != nil {
+		return reconcile.Undecided, "", fmt.Errorf("read %s: %w", ref.Location, err)
+	}
+	if at.ETag != "" && got.ETag != at.ETag {
+		return reconcile.Undecided, "", fmt.Errorf("%s changed while it was read", ref.Location)
+	}
+	if sum := sumText(algorithm(ref.Checksum), h); sum != ref.Checksum {
+		return reconcile.ChecksumMismatch, "read " + sum, nil
+	}
+	return reconcile.Present, "", nil
+}
+
+// paced reads no faster than allowed.
+type paced struct {
+	ctx      context.Context
+	r        io.Reader
+	throttle func(context.Context, int) error
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if p.throttle != nil {
+		b = b[:min(len(b), 64<<10)]
+		if err := p.throttle(p.ctx, len(b)); err != nil {
+			return 0, err
+		}
+	}
+	return p.r.Read(b)
+}
+
+// Prove implements reconcile.Prover: only a recorded checksum proves a blob.
+func (c *Collection) Prove(_ context.Context, ref reconcile.Reference, copied reconcile.Copy) (string, error) {
+	if ref.Size > 0 && copied.Size() != ref.Size {
+		return "", fmt.Errorf("%d bytes, recorded are %d", copied.Size(), ref.Size)
+	}
+	alg := algorithm(ref.Checksum)
+	switch sum := copied.Sum(alg); {
+	case ref.Checksum == "" || sum == "":
+		return "", reconcile.ErrUnproven
+	case sum != ref.Checksum:
+		return "", fmt.Errorf("its checksum is %s, recorded is %s", sum, ref.Checksum)
+	}
+	return "checksum " + alg, nil
+}

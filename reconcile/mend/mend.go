@@ -1,0 +1,163 @@
+// Package mend brings lost bytes back: from an older version of the same object, or
+// from a peer that holds a copy. It knows no format: what proves a copy is the
+// source's to say.
+//
+// Nothing of an object is touched before a copy is whole in local staging and proven.
+// An absent object is created only while it is absent; a present one is replaced only
+// by a copy that something recorded proves, only while it is the one that was seen,
+// and only when its old bytes stay retrievable. There is no way to delete.
+package mend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// Options of a Mender. Every field must be set, except where noted.
+type Options struct {
+	// Writer opens the store of a base for writing, Reader for reading.
+	Writer func(ctx context.Context, base objstore.Location) (objstore.Writer, error)
+	// Allowed are the places that may be written below.
+	Allowed []objstore.Location
+	// Dir is where copies are staged; Max the most bytes of one copy. Both bound what is
+	// written to local disk.
+	Dir string
+	Max int64
+	// Quarantine is where replaced bytes are kept when the bucket keeps no versions; the
+	// zero Location keeps none.
+	Quarantine objstore.Location
+	// PendingMaxAge is how old a present object must be before it is replaced: a younger
+	// one may still be on its way.
+	PendingMaxAge time.Duration
+	Logger        *slog.Logger
+}
+
+// Job is one damaged object to bring back.
+type Job struct {
+	Target  reconcile.Target
+	Finding reconcile.Finding
+	Prover  reconcile.Prover
+	// Peers are those that said they hold a copy, the best first.
+	Peers []reconcile.Peer
+	// StillNamed asks the metadata again, just before the write, whether it still says
+	// the same of the object.
+	StillNamed func(ctx context.Context) (bool, error)
+}
+
+// Outcome is how far a job came. The zero value is Failed.
+type Outcome uint8
+
+// The outcomes: nothing was written and no copy is good enough; a rule forbids the
+// write; the object is back; another writer was first; whether it is back is unknown.
+const (
+	Failed Outcome = iota
+	Refused
+	Restored
+	Conflict
+	Uncertain
+)
+
+// Result is what became of a job.
+type Result struct {
+	Outcome Outcome
+	Action  reconcile.Action
+	// Source names where the bytes come from: a version or a peer.
+	Source string
+	Bytes  int64
+	// Proof says what proved the copy, and SHA256 (hex) is its digest.
+	Proof, SHA256 string
+	Duration      time.Duration
+	// Reason is a word of Finding.BlockedBy, or superseded, when Refused.
+	Reason string
+	Err    error
+	// SaidNo are the peers that turned out not to hold a good copy: an explicit no, or
+	// twice a copy that is not the object.
+	SaidNo []string
+}
+
+// ReasonSuperseded: the metadata no longer says the same of the object.
+const ReasonSuperseded = "superseded"
+
+// Mender carries out jobs. It is safe for concurrent use.
+type Mender struct{ opts Options }
+
+// New makes a Mender. It does not touch the network.
+func New(opts Options) *Mender {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Mender{opts: opts}
+}
+
+// Prepared is a proven copy that may be written. Close gives its staging up.
+type Prepared struct {
+	m      *Mender
+	job    Job
+	copy   *staged
+	writer objstore.Writer
+	result Result
+	begun  time.Time
+	// agreed: only the agreement of two peers speaks for the copy.
+	agreed bool
+}
+
+// Source is where the copy comes from.
+func (p *Prepared) Source() string { return p.result.Source }
+
+// Action is restore or refetch.
+func (p *Prepared) Action() reconcile.Action { return p.result.Action }
+
+// Close removes the staged copy.
+func (p *Prepared) Close() { p.copy.Close() }
+
+// Prepare finds and proves a copy. It writes to local staging only. Without a good
+// copy, Prepared is nil and the Result says why.
+func (m *Mender) Prepare(ctx context.Context, job Job) (*Prepared, Result) {
+	begun := time.Now()
+	done := func(r Result) (*Prepared, Result) {
+		r.Duration = time.Since(begun)
+		return nil, r
+	}
+	loc := job.Finding.Ref.Location
+	if loc == (objstore.Location{}) || !m.allowed(loc) {
+		return done(Result{Outcome: Refused, Reason: reconcile.BlockedOutsideRoot, Err: fmt.Errorf("%s lies outside what this invocation may write to", job.Finding.Path)})
+	}
+	w, err := m.opts.Writer(ctx, job.Finding.Ref.Base)
+	if err != nil {
+		return done(Result{Err: err})
+	}
+	c, err := m.choose(ctx, w, job)
+	if c.chosen == nil {
+		if ctx.Err() != nil {
+			return done(Result{Err: context.Cause(ctx)})
+		}
+		reason := ""
+		if c.unproven {
+			reason = reconcile.BlockedReplaceUnproven
+		}
+		out := Failed
+		if reason != "" && err == nil {
+			out, err = Refused, errors.New("a copy was found that nothing recorded proves, and no second peer has the same")
+		}
+		return done(Result{Outcome: out, Reason: reason, Err: errors.Join(err, c.why()), SaidNo: c.saidNo})
+	}
+	p := &Prepared{m: m, job: job, copy: c.chosen.copy, writer: w, begun: begun, agreed: c.agreed,
+		result: Result{Action: c.chosen.action, Source: c.chosen.source, Bytes: c.chosen.copy.Size(), Proof: c.proof, SHA256: c.chosen.copy.hex(), SaidNo: c.saidNo}}
+	return p, p.result
+}
+
+// allowed reports whether a place may be written.
+func (m *Mender) allowed(loc objstore.Location) bool {
+	for _, base := range m.opts.Allowed {
+		if _, below := loc.Rel(base); below {
+			return true
+		}
+	}
+	return false
+}

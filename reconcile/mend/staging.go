@@ -1,0 +1,102 @@
+package mend
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+)
+
+// staged is a copy on local disk, with its digests. It is a reconcile.Copy.
+type staged struct {
+	f    *os.File
+	size int64
+	sums map[string]hash.Hash
+}
+
+// errTooLarge: the copy does not fit into staging.
+var errTooLarge = errors.New("larger than what may be staged (work.max)")
+
+// stage writes a whole body to a file of its own. promised is what the source says
+// the size is (objstore.Unknown when it says nothing); a body of another length is
+// an error.
+func stage(ctx context.Context, dir string, most int64, body io.Reader, promised int64) (*staged, error) {
+	if promised > most {
+		return nil, fmt.Errorf("%d bytes: %w", promised, errTooLarge)
+	}
+	f, err := os.CreateTemp(dir, "copy-*")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the copy: %w", err)
+	}
+	// Nobody but this process needs its name.
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s := &staged{f: f, sums: map[string]hash.Hash{"sha256": sha256.New(), "crc32c": crc32.New(crc32.MakeTable(crc32.Castagnoli)), "md5": md5.New()}}
+	ws := []io.Writer{f}
+	for _, h := range s.sums {
+		ws = append(ws, h)
+	}
+	n, err := io.Copy(io.MultiWriter(ws...), io.LimitReader(&untilDone{ctx, body}, most+1))
+	s.size = n
+	switch {
+	case err != nil:
+	case n > most:
+		err = errTooLarge
+	case promised != objstore.Unknown && n != promised:
+		err = fmt.Errorf("%d bytes came of %d that were promised", n, promised)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// untilDone ends a copy when the context does.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}
+
+// Close gives the bytes up.
+func (s *staged) Close() { _ = s.f.Close() }
+
+// ReadAt implements io.ReaderAt.
+func (s *staged) ReadAt(p []byte, off int64) (int, error) { return s.f.ReadAt(p, off) }
+
+// Size implements reconcile.Copy.
+func (s *staged) Size() int64 { return s.size }
+
+// Sum implements reconcile.Copy.
+func (s *staged) Sum(alg string) string {
+	h, ok := s.sums[alg]
+	switch {
+	case !ok:
+		return ""
+	case alg == "crc32c":
+		return alg + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+	}
+	return alg + ":" + hex.EncodeToString(h.Sum(nil))
+}
+
+func (s *staged) hex() string { return hex.EncodeToString(s.sums["sha256"].Sum(nil)) }
+
+// body reads the copy from its start.
+func (s *staged) body() io.ReadSeeker { return io.NewSectionReader(s.f, 0, s.size) }
