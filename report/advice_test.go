@@ -134,6 +134,39 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 		{"a file of a pending generation is missing", func(s *subject) {
 			s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleWALGeneration
 		}},
+		{"a blob is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleBlob }},
+		{"a blob is missing in a collection that was not judged whole", func(s *subject) {
+			s.state, s.finding, s.verdict, s.role = reconcile.StateIncomplete, true, reconcile.Missing, reconcile.RoleBlob
+		}},
+		{"a blob is lost, and peers said so", func(s *subject) {
+			s.finding, s.verdict, s.role, s.peers = true, reconcile.Lost, reconcile.RoleBlob, []string{peerA, peerB}
+		}},
+		{"a file of a pending generation is lost", func(s *subject) {
+			s.finding, s.verdict, s.role, s.peers = true, reconcile.Lost, reconcile.RoleWALGeneration, []string{peerA}
+		}},
+		{"a blob sidecar is missing", func(s *subject) {
+			s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleBlobSidecar
+		}},
+		{"a blob sidecar is lost", func(s *subject) {
+			s.finding, s.verdict, s.role = true, reconcile.Lost, reconcile.RoleBlobSidecar
+		}},
+		{"a row id file is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleRowIDs }},
+		{"a data file is lost, and peers said so", func(s *subject) { s.finding, s.verdict, s.peers = true, reconcile.Lost, []string{peerA} }},
+		{"a peer has a copy", func(s *subject) {
+			s.finding, s.verdict, s.copies, s.peers = true, reconcile.Missing, copyAtPeer, []string{peerA}
+		}},
+		{"a peer is silent", func(s *subject) {
+			s.finding, s.verdict, s.copies, s.peers = true, reconcile.Missing, peerSilent, []string{peerA}
+		}},
+		{"a peer is silent about a blob", func(s *subject) {
+			s.finding, s.verdict, s.role, s.copies, s.peers = true, reconcile.Missing, reconcile.RoleBlob, peerSilent, []string{peerA}
+		}},
+		{"no copy is proven", func(s *subject) {
+			s.finding, s.verdict, s.copies = true, reconcile.ChecksumMismatch, copyUnproven
+		}},
+		{"a copy would lose bytes", func(s *subject) {
+			s.finding, s.verdict, s.copies = true, reconcile.Unreadable, copyLosesBytes
+		}},
 		{"a blob is lost", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Lost, reconcile.RoleBlob }},
 		{"recoverable until", func(s *subject) { s.finding, s.verdict, s.until = true, reconcile.Recoverable, &until }},
 		{"a deletion file is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleDeletion }},
@@ -182,6 +215,7 @@ func TestSuggestedCommandsLookAtTheSameThing(t *testing.T) {
 		{"a table is named by its URI; flags of the form are left out", c.line("check", table), "./bin/reconcile check s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5s"},
 		{"a suggested flag wins over the given one", c.line("check", table, "--confirm-after=5m"), "./bin/reconcile check s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5m"},
 		{"a collection is named by a pattern that matches it alone", c.line("check", blobs), `./bin/reconcile check s3://bucket/ '/srv/my tables' '--target=blobs:a\[1]' --config=prod.yaml --versions=all --confirm-after=5s`},
+		{"a repair takes the name of a collection and nothing else", c.line("repair", blobs, "--mode=restore"), `./bin/reconcile repair 'blobs:a[1]' --config=prod.yaml --versions=all --confirm-after=5s --mode=restore`},
 		{"a longer wait of the user is kept", c2.line("check", table, c2.later()...), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=10"},
 		{"fewer requests are fewer than the user's", c2.line("check", table, c2.fewer(16)), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=5"},
 		{"fewer requests than many", Command{Flags: []string{"--concurrency=256"}}.line("check", table, Command{Flags: []string{"--concurrency=256"}}.fewer(16)), "reconcile check s3://bucket/x.lance --concurrency=16"},

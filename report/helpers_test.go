@@ -262,7 +262,7 @@ func fullPass(t *testing.T) reconcile.Pass {
 	addTarget(t, p, "blobs:attachments", "s3://attachments/", reconcile.StateIncomplete, func(r *reconcile.TargetResult) {
 		r.Kind, r.Reason, r.Checked = "blobs", ptr(reconcile.ReasonThrottled), 9
 	}).
-		find(reconcile.Reference{Role: reconcile.RoleBlob, Path: "x/ü.bin", Size: 5, PhysicalRows: -1, LiveRows: -1}, reconcile.Undecided,
+		find(reconcile.Reference{Role: reconcile.RoleBlob, Path: "x/ü.bin", Record: "rec-4711", Size: 5, PhysicalRows: -1, LiveRows: -1}, reconcile.Undecided,
 			func(f *reconcile.Finding) { f.Reason = ptr(reconcile.ReasonThrottled) }).
 		// Null and zero must stay apart.
 		find(reconcile.Reference{Role: reconcile.RoleData, Path: "z", HasFragment: true, PhysicalRows: 0, LiveRows: 0, Version: 1}, reconcile.Missing)
@@ -277,6 +277,8 @@ func fullPass(t *testing.T) reconcile.Pass {
 			ReadVersion: ptr(uint64(117)), CommittedVersion: ptr(uint64(118)), TransactionUUID: ptr("5f0c"), RowsDropped: ptr(int64(0)), BytesRestored: ptr(int64(0)),
 			Fragments: []reconcile.RepairFragment{{ID: 0, PhysicalRows: ptr(int64(0)), LiveRows: ptr(int64(0)), MissingFiles: []string{"data/a.lance", "data/b.lance"}}, {ID: 9}}},
 		{RepairID: "r-2", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionRestore, State: "failed", Trigger: "manual", Source: ptr("version abc"), Error: ptr("HTTP 500")},
+		{RepairID: "r-3", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionRefetch, State: "applied", Trigger: "schedule", ReadVersion: ptr(uint64(117)),
+			BytesRestored: ptr(int64(12_345)), Source: ptr("s3://dr/"), Proof: ptr("size, footer, rows"), DurationMS: ptr(int64(0))},
 	}
 	return finish(p, reconcile.ExitIncomplete)
 }

@@ -50,9 +50,9 @@ func TestTheDocumentHasTheMembersOfTheContract(t *testing.T) {
 		{"requests", totals["requests"], "head get list put throttled retried"},
 		{"target", first("targets"), "target store kind uri version state reason references checked findings rows_at_risk live_rows fragments pending_generations leaked_generations leaked_bytes registry not_checked"},
 		{"not_checked", first("targets").(map[string]any)["not_checked"].([]any)[0], "role count reason"},
-		{"finding", first("findings"), "finding_id target store version scopes role path url fragment_id verdict reason expected_size observed_size expected_checksum observed_checksum physical_rows rows_at_risk columns_lost columns_kept http_status error_code request_id first_observed_at confirmed_at recoverable_until peers_asked peers_having proposed_action blocked_by"},
+		{"finding", first("findings"), "finding_id target store version scopes role path url fragment_id record verdict reason expected_size observed_size expected_checksum observed_checksum physical_rows rows_at_risk columns_lost columns_kept http_status error_code request_id first_observed_at confirmed_at recoverable_until peers_asked peers_having proposed_action blocked_by"},
 		// store stands there beyond the contract: names repeat over stores.
-		{"repair", first("repairs"), "repair_id target store action state trigger trigger_error read_version committed_version transaction_uuid fragments rows_dropped bytes_restored source error"},
+		{"repair", first("repairs"), "repair_id target store action state trigger trigger_error read_version committed_version transaction_uuid fragments rows_dropped bytes_restored source proof duration_ms error"},
 		{"fragment", first("repairs").(map[string]any)["fragments"].([]any)[0], "id physical_rows live_rows missing_files"},
 		{"post", first("posts"), "repair_id target store url state attempts status error"},
 		{"merge", first("merges"), "target store endpoint status reclaimed error duration_ms"},

@@ -10,7 +10,7 @@ import (
 
 // schemaVersion stands in every row. It rises when a column is added; columns are
 // never renamed, retyped or removed.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // The row types. A column is named as in the JSON document; `doc` is its line of
 // the data dictionary (docs/report-schema.md is made from it). Rules shared by all:
@@ -49,6 +49,7 @@ type findingRow struct {
 	PeersHaving      []string   `parquet:"peers_having,list" parquet-element:",dict" doc:"Peers that have one."`
 	ProposedAction   string     `parquet:"proposed_action,dict" doc:"What a full repair would do next: none, restore, refetch, drop_fragment, drop_index."`
 	BlockedBy        []string   `parquet:"blocked_by,list" parquet-element:",dict" doc:"What keeps it from doing so; empty when nothing does."`
+	Record           *string    `parquet:"record,optional,plain" doc:"Record or records that refer to the blob; null when not told, and for other roles."`
 }
 
 type referenceRow struct {
@@ -107,6 +108,8 @@ type repairRow struct {
 	BytesRestored    *int64  `parquet:"bytes_restored,optional" doc:"Bytes brought back; null when unknown."`
 	Source           *string `parquet:"source,optional,plain" doc:"Version or peer that the bytes came from; null when none."`
 	Error            *string `parquet:"error,optional,plain" doc:"Why it did not end well; null when it did."`
+	Proof            *string `parquet:"proof,optional,dict" doc:"What proved the copy that was brought back (checksum sha256); null when none was, and for commits."`
+	DurationMS       *int64  `parquet:"duration_ms,optional" doc:"Milliseconds that the attempt took; null when not measured."`
 }
 
 type repairFragmentRow struct {
@@ -182,7 +185,7 @@ func toFindingRow(f reconcile.Finding) findingRow {
 		HTTPStatus: status(f.HTTPStatus), ErrorCode: cleanPtr(f.ErrorCode), RequestID: cleanPtr(f.RequestID),
 		FirstObservedAt: f.FirstObservedAt.UTC(), ConfirmedAt: utc(f.ConfirmedAt), RecoverableUntil: utc(f.RecoverableUntil),
 		PeersAsked: cleanAll(f.PeersAsked), PeersHaving: cleanAll(f.PeersHaving),
-		ProposedAction: f.ProposedAction.String(), BlockedBy: cleanAll(f.BlockedBy),
+		ProposedAction: f.ProposedAction.String(), BlockedBy: cleanAll(f.BlockedBy), Record: cleanPtr(f.Record),
 	}
 }
 
@@ -219,6 +222,7 @@ func toRepairRows(r reconcile.RepairOutcome) (repairRow, []repairFragmentRow) {
 		Action: r.Action.String(), State: clean(r.State), Trigger: clean(r.Trigger), TriggerError: cleanPtr(r.TriggerError),
 		ReadVersion: signed(r.ReadVersion), CommittedVersion: signed(r.CommittedVersion), TransactionUUID: cleanPtr(r.TransactionUUID),
 		RowsDropped: r.RowsDropped, BytesRestored: r.BytesRestored, Source: cleanPtr(r.Source), Error: cleanPtr(r.Error),
+		Proof: cleanPtr(r.Proof), DurationMS: r.DurationMS,
 	}
 	fragments := make([]repairFragmentRow, 0, len(r.Fragments))
 	for _, f := range r.Fragments {

@@ -35,7 +35,9 @@ func (c Command) line(verb string, s subject, extra ...string) string {
 		skip = append(skip, flagName(e))
 	}
 	words := []string{c.program(), verb}
-	if s.kind == "blobs" || s.uri == "" || s.registry != "" && s.registry != reconcile.RegistryOK {
+	if verb == "repair" && s.kind == "blobs" && s.target != "" {
+		words = append(words, s.target) // takes exactly one, by its name
+	} else if s.kind == "blobs" || s.uri == "" || s.registry != "" && s.registry != reconcile.RegistryOK {
 		// A collection is known by its name only, and only a configured store has a
 		// registry to be held against: the configuration tells the rest.
 		words = append(words, c.URIs...)

@@ -28,6 +28,7 @@ type groupKey struct {
 	harmless bool
 	// everything: blocked by everything_missing.
 	everything bool
+	copies     copies
 }
 
 func keyOf(f *reconcile.Finding) groupKey {
@@ -35,6 +36,9 @@ func keyOf(f *reconcile.Finding) groupKey {
 		everything: slices.Contains(f.BlockedBy, reconcile.BlockedEverythingMissing)}
 	if f.Reason != nil {
 		k.reason = *f.Reason
+	}
+	if !k.everything {
+		k.copies = copiesOf(f)
 	}
 	k.harmless = f.Ref.Harmless || f.Role == reconcile.RoleTransaction || k.reason == reconcile.ReasonDeadFile
 	return k
@@ -176,6 +180,7 @@ func (g *group) subject(s subject) subject {
 	s.harmless, s.everything = g.key.harmless, g.key.everything
 	_, s.blocked = g.blockedBy()
 	s.role, s.url = g.key.role, g.findings[0].URL
+	s.copies, s.peers = g.key.copies, g.peers()
 	for _, f := range g.findings {
 		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {
 			s.until = u
@@ -308,11 +313,15 @@ func (t *texter) finding(r reconcile.TargetResult, f *reconcile.Finding) {
 
 // copyBack: the next step may be to put a copy there by hand, which needs the whole URL.
 func copyBack(f *reconcile.Finding) bool {
-	return f.Verdict == reconcile.Lost || metadataRole(f.Role) || f.Role == reconcile.RoleWALGeneration
+	return f.Verdict == reconcile.Lost || metadataRole(f.Role) || neverDropped(f.Role)
 }
 
+// details are what is known of a finding, made for wrap.
 func details(f *reconcile.Finding) []string {
 	d := []string{roleNoun(f.Role)}
+	if f.Record != nil {
+		d = append(d, "record "+printable(shorten(*f.Record, maxRecord)))
+	}
 	if f.FragmentID != nil {
 		d = append(d, fmt.Sprintf("fragment %d", *f.FragmentID))
 	}
@@ -348,8 +357,8 @@ func details(f *reconcile.Finding) []string {
 	if f.RecoverableUntil != nil {
 		d = append(d, "recoverable until "+moment(*f.RecoverableUntil))
 	}
-	if len(f.PeersHaving) > 0 {
-		d = append(d, "peers that have it: "+printable(strings.Join(f.PeersHaving, " ")))
-	}
-	return d
+	return append(d, peerWords(f)...)
 }
+
+// maxRecord bounds what is shown of the records that refer to a blob: a thousand may.
+const maxRecord = 200

@@ -29,7 +29,7 @@ func (t *texter) verdictOfPass() (word, color, rest string) {
 	switch t.pass.Exit.Code {
 	case reconcile.ExitClean:
 		if t.pass.Exit.Name == "repaired" {
-			return "Repaired", green, fmt.Sprintf("%s of %s repaired and verified", number(total.TargetsByState[reconcile.StateRepaired]), all)
+			return "Repaired", green, fmt.Sprintf("%s of %s repaired and verified", number(total.TargetsByState[reconcile.StateRepaired]), all) + t.back()
 		}
 		return "Clean", green, t.cleanText(all, damaged)
 	case reconcile.ExitDivergence:
@@ -37,7 +37,7 @@ func (t *texter) verdictOfPass() (word, color, rest string) {
 		if total.RowsAtRisk > 0 {
 			rest += fmt.Sprintf(", %s at risk", count(total.RowsAtRisk, "row"))
 		}
-		return "Damaged", red, rest
+		return "Damaged", red, rest + t.back()
 	case reconcile.ExitIncomplete:
 		if total.Targets == 0 {
 			return "Incomplete", yellow, "no target could be looked at; the log says why"
@@ -62,6 +62,15 @@ func (t *texter) verdictOfPass() (word, color, rest string) {
 		return "Failed", red, "there was nothing to check; the log says why"
 	}
 	return "Failed", red, "the pass could not do its work; the log says why"
+}
+
+// back says how many objects were brought back; empty when none were.
+func (t *texter) back() string {
+	n, _ := broughtBack(t.pass)
+	if n == 0 {
+		return ""
+	}
+	return ", " + count(n, "object") + " brought back"
 }
 
 // cleanText does not claim more than was seen: a clean pass may hold findings that

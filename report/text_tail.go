@@ -7,39 +7,51 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
-// repairs lists what was done or planned, one line each.
+// repairs lists what was done or planned, one line each; objects that were brought back
+// from the same place by the same proof share one.
 func (t *texter) repairs() {
 	if len(t.pass.Repairs) == 0 {
 		return
 	}
 	t.line("")
 	t.line(t.paint(bold, "Repairs"))
-	for i, r := range t.pass.Repairs {
+	lines := t.mendLines()
+	for i, l := range lines {
 		if !t.opts.Verbose && i == maxTargets {
-			t.line(fmt.Sprintf("  … and %s more (%s)", number(int64(len(t.pass.Repairs)-i)), t.listsAll()))
+			t.line(fmt.Sprintf("  … and %s more (%s)", number(int64(len(lines)-i)), t.listsAll()))
 			return
 		}
-		parts := []string{fmt.Sprintf("%s: %s %s", t.name(r.Store, r.Target), r.Action, printable(r.State))}
-		if len(r.Fragments) > 0 {
-			parts = append(parts, count(int64(len(r.Fragments)), "fragment"))
-		}
-		if r.RowsDropped != nil {
-			parts = append(parts, count(*r.RowsDropped, "row")+" dropped")
-		}
-		if r.BytesRestored != nil {
-			parts = append(parts, size(*r.BytesRestored)+" brought back")
-		}
-		if r.ReadVersion != nil {
-			parts = append(parts, fmt.Sprintf("from version %d", *r.ReadVersion))
-		}
-		if r.CommittedVersion != nil {
-			parts = append(parts, fmt.Sprintf("made version %d", *r.CommittedVersion))
-		}
-		if r.Error != nil {
-			parts = append(parts, "error: "+printable(*r.Error))
-		}
-		t.para(strings.Join(parts, ", "), "  ", "    ")
+		t.para(l, "  ", "    ")
 	}
+}
+
+func (t *texter) repairLine(r reconcile.RepairOutcome) string {
+	parts := []string{fmt.Sprintf("%s: %s %s", t.name(r.Store, r.Target), r.Action, printable(r.State))}
+	if len(r.Fragments) > 0 {
+		parts = append(parts, count(int64(len(r.Fragments)), "fragment"))
+	}
+	if r.RowsDropped != nil {
+		parts = append(parts, count(*r.RowsDropped, "row")+" dropped")
+	}
+	if r.BytesRestored != nil {
+		parts = append(parts, size(*r.BytesRestored)+" brought back")
+	}
+	switch {
+	case mends(r) && r.Source != nil:
+		parts = append(parts, "source "+printable(*r.Source))
+	case !mends(r) && r.ReadVersion != nil:
+		parts = append(parts, fmt.Sprintf("from version %d", *r.ReadVersion))
+	}
+	if r.CommittedVersion != nil {
+		parts = append(parts, fmt.Sprintf("made version %d", *r.CommittedVersion))
+	}
+	if r.Proof != nil {
+		parts = append(parts, "proven by "+printable(*r.Proof))
+	}
+	if r.Error != nil {
+		parts = append(parts, "error: "+printable(*r.Error))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // forOthers says what came of posts and merges: a sum, and each that failed.
@@ -174,6 +186,9 @@ func (t *texter) totals() {
 		row("verdicts", strings.Join(verdicts, ", "))
 	}
 	row("rows", fmt.Sprintf("at risk %s, dropped %s", number(tot.RowsAtRisk), number(tot.RowsDropped)))
+	if objects, bytes := broughtBack(p); objects > 0 {
+		row("restored", fmt.Sprintf("brought back %s, %s", count(objects, "object"), size(bytes)))
+	}
 	row("flapped", fmt.Sprintf("%s (missing at the first look, there at the second)", number(tot.Flapped)))
 	if text := writeAhead(p.Targets); text != "" {
 		row("write-ahead", text)

@@ -107,6 +107,8 @@ var textCases = []struct {
 		p.ReportURI = ptr("s3://ops/reconcile/report=findings/pass_date=2026-01-31/pass_id=" + passID + "/part-00000.parquet")
 		return p
 	}, TextOptions{CanRepair: true, CanRestore: true}},
+	{"copies", copiesPass, TextOptions{Command: Command{Flags: []string{"--config=prod.yaml"}}, CanRepair: true, CanRestore: true}},
+	{"copies_look_only", copiesPass, TextOptions{Command: Command{Flags: []string{"--config=prod.yaml"}}}},
 	{"nothing_to_check", func(*testing.T) reconcile.Pass { return finish(emptyPass(), reconcile.ExitFailed) }, TextOptions{}},
 }
 
@@ -196,9 +198,20 @@ func TestNothingThatAnEvilNameHoldsReachesTheTerminal(t *testing.T) {
 		s.find(reconcile.Reference{Role: reconcile.RoleData, Path: evil, Version: 1, PhysicalRows: -1, LiveRows: -1}, v, func(f *reconcile.Finding) {
 			f.Reason, f.ErrorCode, f.RequestID = ptr(evil), ptr(evil), ptr(evil)
 			f.Scopes, f.BlockedBy, f.ColumnsLost, f.ColumnsKept, f.PeersHaving = []string{evil}, []string{evil}, []string{evil}, []string{evil}, []string{evil}
+			f.Record, f.PeersAsked = ptr(evil), []string{evil}
+			switch v { // each has its own words for peers
+			case reconcile.Lost:
+				f.PeersHaving, f.BlockedBy = nil, nil
+			case reconcile.SizeMismatch:
+				f.BlockedBy = []string{reconcile.BlockedRungOpen + evil}
+			case reconcile.Missing:
+				f.BlockedBy, f.ProposedAction = nil, reconcile.ActionRefetch
+			}
 		})
 	}
-	p.Repairs = []reconcile.RepairOutcome{{Target: evil, Store: evil, State: evil, Error: ptr(evil)}}
+	p.Repairs = []reconcile.RepairOutcome{{Target: evil, Store: evil, State: evil, Error: ptr(evil)},
+		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: evil, Source: ptr(evil), Proof: ptr(evil)},
+		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: "applied", Source: ptr(evil), Proof: ptr(evil), BytesRestored: ptr(int64(1))}}
 	p.ReportURI, p.Scope.TargetsFilter = ptr(evil), []string{evil}
 	out := textOf(t, finish(p, reconcile.ExitDivergence), TextOptions{Command: Command{URIs: []string{evil}, Flags: []string{"--config=" + evil}}, CanRepair: true, CanRestore: true})
 	for _, r := range out {

@@ -33,10 +33,10 @@ func lists() []list {
 	return []list{
 		{name: "findings", short: "List what is damaged, by the ledger",
 			long:    "findings lists the references that are not present, as the last look at each saw it.\nWithout --state it lists those that are open; all asks for all.",
-			example: "  reconcile findings\n  reconcile findings --target 'exp-*' --state missing\n  reconcile findings --state resolved --since 7d --output json",
+			example: "  reconcile findings\n  reconcile findings --target 'exp-*' --state missing\n  reconcile findings --state lost\n  reconcile findings --state resolved --since 7d --output json",
 			states:  append([]string{"open", "resolved", "acknowledged", stateAll}, verdicts...), usual: []string{"open"}, show: showFindings},
 		{name: "repairs", short: "List repairs, by the ledger",
-			long:    "repairs lists every repair that was tried or refused, with what became of it.",
+			long:    "repairs lists every repair that was tried or refused, with what became of it:\nwhy it failed, or which objects were brought back, from where, and what proved\nthe copy.",
 			example: "  reconcile repairs --since 24h\n  reconcile repairs --state uncertain\n  reconcile repairs --target exp-1 --output json",
 			states:  []string{ledger.StateIntended, ledger.StateApplied, ledger.StateConflict, ledger.StateRefused, ledger.StateFailed, ledger.StateUncertain, ledger.StatePlanned}, show: showRepairs},
 		{name: "cooldowns", short: "List work that is left alone for a while",
@@ -95,7 +95,7 @@ func showFindings(ctx context.Context, a *app, l ledger.Ledger, f ledger.Filter,
 	if err != nil || asJSON {
 		return orJSON(a, fs, err)
 	}
-	return columns(a.stdout, "FINDING TARGET ROLE VERDICT ROWS SINCE STATE PATH", findingRows(fs))
+	return columns(a.stdout, "FINDING TARGET ROLE VERDICT ROWS SINCE STATE RECORD COPIES PATH", findingRows(fs))
 }
 
 func findingRows(fs []ledger.Finding) [][]string {
@@ -108,9 +108,22 @@ func findingRows(fs []ledger.Finding) [][]string {
 		case x.Acknowledged:
 			state = "acknowledged"
 		}
-		rows[i] = []string{short(x.Finding.FindingID), x.Finding.Target, x.Finding.Role.String(), x.Finding.Verdict.String(), num(x.Finding.RowsAtRisk), clock(x.FirstSeenAt), state, x.Finding.Path}
+		rows[i] = []string{short(x.Finding.FindingID), x.Finding.Target, x.Finding.Role.String(), x.Finding.Verdict.String(), num(x.Finding.RowsAtRisk), clock(x.FirstSeenAt), state, deref(x.Finding.Record), copiesOf(x.Finding), x.Finding.Path}
 	}
 	return rows
+}
+
+// copiesOf says who has a copy of a damaged object, or who was asked for one.
+func copiesOf(f reconcile.Finding) string {
+	switch {
+	case len(f.PeersHaving) > 0:
+		return "at " + strings.Join(f.PeersHaving, " ")
+	case f.Verdict == reconcile.Lost && len(f.PeersAsked) > 0:
+		return "none: asked " + strings.Join(f.PeersAsked, " ")
+	case len(f.PeersAsked) > 0:
+		return "asked " + strings.Join(f.PeersAsked, " ")
+	}
+	return ""
 }
 
 // short is a part of an id that is enough to name it.
@@ -130,9 +143,22 @@ func showRepairs(ctx context.Context, a *app, l ledger.Ledger, f ledger.Filter, 
 	}
 	rows := make([][]string, len(rs))
 	for i, r := range rs {
-		rows[i] = []string{r.RepairID, clock(r.CreatedAt), r.Target, r.Action.String(), r.State, num(r.ReadVersion), num(r.CommittedVersion), num(r.RowsDropped), r.Trigger, deref(r.Error)}
+		rows[i] = []string{r.RepairID, clock(r.CreatedAt), r.Target, r.Action.String(), r.State, num(r.ReadVersion), num(r.CommittedVersion), num(r.RowsDropped), num(r.BytesRestored), r.Trigger, outcomeOf(r)}
 	}
-	return columns(a.stdout, "REPAIR AT TARGET ACTION STATE FROM MADE ROWS TRIGGER ERROR", rows)
+	return columns(a.stdout, "REPAIR AT TARGET ACTION STATE FROM MADE ROWS BYTES TRIGGER OUTCOME", rows)
+}
+
+// outcomeOf says why a repair did not end well, or what it brought back, where from,
+// and what proved it.
+func outcomeOf(r ledger.Repair) string {
+	if r.Error != nil || r.BytesRestored == nil || r.Source == nil {
+		return deref(r.Error)
+	}
+	text := strings.Join(r.Files, " ") + " brought back from " + *r.Source
+	if r.Proof != nil {
+		text += ", " + *r.Proof
+	}
+	return strings.TrimSpace(text)
 }
 
 func showCooldowns(ctx context.Context, a *app, l ledger.Ledger, f ledger.Filter, asJSON bool) error {
