@@ -15,7 +15,8 @@ const (
 	// chunkSize is what one request reads of a text file. A body is read to its end at
 	// once: who takes hours for the records of a file would lose a connection that it
 	// lets wait.
-	chunkSize = 4 << 20
+	chunkSize  = 4 << 20
+	firstChunk = 64 << 10
 	// bodyTries is how often a body that breaks off is asked for again; requests
 	// without an answer are the store's own to repeat.
 	bodyTries = 3
@@ -110,8 +111,10 @@ func openText(ctx context.Context, r objstore.Getter, at objstore.Location, chun
 		chunk = chunkSize
 	}
 	t := &text{o: object{ctx: ctx, r: r, at: at}, chunk: chunk}
-	if err := t.fill(); err != nil {
-		return nil, err
+	for len(t.buf) < 4 && !t.end { // what begin looks at
+		if err := t.fill(); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.begin(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, err)
@@ -135,22 +138,27 @@ func (t *text) begin() error {
 	return nil
 }
 
-// fill reads one chunk more. It moves what is not consumed.
+// fill reads one chunk more; the first is small, as most files are. It moves what is
+// not consumed.
 func (t *text) fill() error {
+	size := t.chunk
+	if t.off == 0 {
+		size = min(size, firstChunk)
+	}
 	rest := copy(t.buf, t.buf[t.pos:])
-	if cap(t.buf) < rest+t.chunk {
+	if cap(t.buf) < rest+size {
 		const spare = 64 << 10 // so that a longer rest needs no new memory
-		t.buf = append(make([]byte, 0, rest+t.chunk+spare), t.buf[:rest]...)
+		t.buf = append(make([]byte, 0, rest+size+spare), t.buf[:rest]...)
 	}
 	t.pos = 0
-	t.buf = t.buf[:rest+t.chunk]
+	t.buf = t.buf[:rest+size]
 	n, err := t.o.read(t.buf[rest:], t.off)
 	t.buf = t.buf[:rest+n]
 	if err != nil {
 		return err
 	}
 	t.off += int64(n)
-	t.end = n < t.chunk || t.o.size != objstore.Unknown && t.off >= t.o.size
+	t.end = n < size || t.o.size != objstore.Unknown && t.off >= t.o.size
 	return nil
 }
 

@@ -17,6 +17,10 @@ type Options struct {
 	MaxKeys int
 	// chunk is what one request reads.
 	chunk int
+	// batch, lasts and pause are those of Postgres: rows of a FETCH, how long a
+	// transaction may last, and how long is waited before a second try.
+	batch        int
+	lasts, pause time.Duration
 }
 
 // row is what a source makes of one row.
