@@ -38,37 +38,29 @@ const fetchTries = 2
 
 // choose takes the first candidate with a proven copy: older versions first, the
 // newest of them before the others, then peers. Failing that, two peers that hold the
-// same unproven bytes agree, which may fill an absent object.
+// same unproven bytes agree, which may fill an absent object. One copy at a time is
+// staged.
 func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choice, err error) {
 	candidates, err := m.candidates(ctx, w, job)
-	var open []*candidate // neither proven nor disproven
-	defer func() {
-		for _, o := range open {
-			if c.chosen != o {
-				o.copy.Close()
-			}
-		}
-	}()
+	var opinions opinions
 	for i := range candidates {
 		cand := &candidates[i]
 		proof, perr := m.fetch(ctx, job, cand)
 		switch {
 		case ctx.Err() != nil:
-			if cand.copy != nil {
-				cand.copy.Close()
-			}
+			cand.drop()
 			return c, context.Cause(ctx)
 		case perr == nil:
 			c.chosen, c.proof = cand, proof
 			return c, nil
 		case errors.Is(perr, reconcile.ErrUnproven):
 			c.unproven = true
-			open = append(open, cand)
-			if a, b := agree(open); a != nil {
-				c.chosen, c.agreed, c.proof = a, true, "agreement of "+a.source+" and "+b.source
+			if other := opinions.agrees(cand); other != "" {
+				c.chosen, c.agreed, c.proof = cand, true, "agreement of "+other+" and "+cand.source
 				return c, nil
 			}
-		case errors.Is(perr, objstore.ErrNotExist), errors.Is(perr, errDisproved):
+			cand.drop()
+		case errors.Is(perr, objstore.ErrNotExist) && !errors.Is(perr, objstore.ErrNoSuchBucket), errors.Is(perr, errDisproved):
 			if cand.peer {
 				c.saidNo = append(c.saidNo, cand.source)
 			}
@@ -76,23 +68,54 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 		c.errs = append(c.errs, fmt.Errorf("%s: %w", cand.source, perr))
 		m.opts.Logger.Info("a copy is not taken", "target", job.Target.Name, "path", job.Finding.Path, "source", cand.source, "err", perr)
 	}
+	if len(candidates) == 0 {
+		c.errs = append(c.errs, errNoSource)
+	}
 	return c, err
 }
 
-// agree finds two peers with the same bytes. Two versions of one store are not two
-// opinions.
-func agree(open []*candidate) (a, b *candidate) {
-	last := open[len(open)-1]
-	for _, o := range open[:len(open)-1] {
-		if o.peer && last.peer && o.source != last.source && o.copy.Size() == last.copy.Size() && o.copy.hex() == last.copy.hex() {
-			return o, last
-		}
-	}
-	return nil, nil
+// opinions are the unproven copies of peers so far: which bytes, by whom first.
+type opinions map[opinion]string
+
+type opinion struct {
+	size   int64
+	sha256 string
 }
 
-// errDisproved: the copy was whole and is not the object.
-var errDisproved = errors.New("the copy is not the object")
+// agrees names the peer that holds the same bytes as the candidate, which counts from
+// now on. Versions of the own store have no opinion, and no peer has two.
+func (o *opinions) agrees(cand *candidate) string {
+	if !cand.peer {
+		return ""
+	}
+	if *o == nil {
+		*o = opinions{}
+	}
+	held := opinion{cand.copy.Size(), cand.copy.hex()}
+	other, known := (*o)[held]
+	if !known {
+		(*o)[held] = cand.source
+	}
+	if other == cand.source {
+		return ""
+	}
+	return other
+}
+
+var (
+	// errDisproved: the copy was whole and is not the object.
+	errDisproved = errors.New("the copy is not the object")
+	// errNoSource: there was nothing to try.
+	errNoSource = errors.New("no older version and no peer is left that may hold a copy")
+)
+
+// drop gives the staged copy up.
+func (c *candidate) drop() {
+	if c.copy != nil {
+		c.copy.Close()
+		c.copy = nil
+	}
+}
 
 // fetch stages a candidate's copy and proves it. With ErrUnproven the copy is kept.
 func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof string, err error) {
@@ -105,18 +128,34 @@ func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof str
 }
 
 func (m *Mender) fetchOnce(ctx context.Context, job Job, cand *candidate) (proof string, err error) {
+	recorded := job.Finding.Ref.Size
+	room, err := m.room(ctx, recorded)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if cand.copy == nil {
+			room.free()
+		}
+	}()
 	body, at, err := cand.open(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer body.Close()
-	if cand.copy, err = stage(ctx, m.opts.Dir, m.opts.Max, body, at.Size); err != nil {
+	if recorded > 0 && at.Size != objstore.Unknown && at.Size != recorded {
+		return "", fmt.Errorf("%w: it has %d bytes, recorded are %d", errDisproved, at.Size, recorded)
+	}
+	if cand.copy, err = stage(ctx, m.opts.Dir, room.bytes, body, at.Size); err != nil {
+		if errors.Is(err, errTooLarge) && recorded > 0 {
+			err = fmt.Errorf("%w: it has more than the %d bytes that are recorded", errDisproved, recorded)
+		}
 		return "", err
 	}
+	cand.copy.room = room
 	proof, err = job.Prover.Prove(ctx, job.Finding.Ref, cand.copy)
 	if err != nil && !errors.Is(err, reconcile.ErrUnproven) {
-		cand.copy.Close()
-		cand.copy = nil
+		cand.drop()
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", errDisproved, err)
 		}

@@ -13,7 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -25,8 +29,9 @@ type Options struct {
 	Writer func(ctx context.Context, base objstore.Location) (objstore.Writer, error)
 	// Allowed are the places that may be written below.
 	Allowed []objstore.Location
-	// Dir is where copies are staged; Max the most bytes of one copy. Both bound what is
-	// written to local disk.
+	// Dir is where copies are staged; Max the most bytes of all copies that are staged
+	// at a time, and so of one. Bytes that go to quarantine pass through Dir beside them,
+	// one object of at most Max at a time.
 	Dir string
 	Max int64
 	// Quarantine is where replaced bytes are kept when the bucket keeps no versions; the
@@ -85,14 +90,17 @@ type Result struct {
 const ReasonSuperseded = "superseded"
 
 // Mender carries out jobs. It is safe for concurrent use.
-type Mender struct{ opts Options }
+type Mender struct {
+	opts    Options
+	staging *semaphore.Weighted
+}
 
 // New makes a Mender. It does not touch the network.
 func New(opts Options) *Mender {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Mender{opts: opts}
+	return &Mender{opts: opts, staging: semaphore.NewWeighted(opts.Max)}
 }
 
 // Prepared is a proven copy that may be written. Close gives its staging up.
@@ -137,25 +145,32 @@ func (m *Mender) Prepare(ctx context.Context, job Job) (*Prepared, Result) {
 		if ctx.Err() != nil {
 			return done(Result{Err: context.Cause(ctx)})
 		}
-		reason := ""
-		if c.unproven {
-			reason = reconcile.BlockedReplaceUnproven
+		r := Result{Err: errors.Join(err, c.why()), SaidNo: c.saidNo}
+		if err == nil && (c.unproven || present(job.Finding.Verdict)) {
+			// Bytes that are there stay, whatever else turned up.
+			r.Outcome, r.Reason = Refused, reconcile.BlockedReplaceUnproven
+			r.Err = errors.Join(errors.New("no copy is proven by what is recorded"), r.Err)
 		}
-		out := Failed
-		if reason != "" && err == nil {
-			out, err = Refused, errors.New("a copy was found that nothing recorded proves, and no second peer has the same")
-		}
-		return done(Result{Outcome: out, Reason: reason, Err: errors.Join(err, c.why()), SaidNo: c.saidNo})
+		return done(r)
 	}
 	p := &Prepared{m: m, job: job, copy: c.chosen.copy, writer: w, begun: begun, agreed: c.agreed,
 		result: Result{Action: c.chosen.action, Source: c.chosen.source, Bytes: c.chosen.copy.Size(), Proof: c.proof, SHA256: c.chosen.copy.hex(), SaidNo: c.saidNo}}
 	return p, p.result
 }
 
-// allowed reports whether a place may be written.
+// present reports whether the verdict is about an object that is there.
+func present(v reconcile.Verdict) bool {
+	return v == reconcile.SizeMismatch || v == reconcile.ChecksumMismatch || v == reconcile.Unreadable
+}
+
+// allowed reports whether a place may be written. On a disk a name with ".." in it may
+// lead anywhere.
 func (m *Mender) allowed(loc objstore.Location) bool {
+	if loc.Scheme == "file" && slices.Contains(strings.Split(loc.Key, "/"), "..") {
+		return false
+	}
 	for _, base := range m.opts.Allowed {
-		if _, below := loc.Rel(base); below {
+		if name, below := loc.Rel(base); below && name != "" {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 )
@@ -21,7 +22,33 @@ type staged struct {
 	f    *os.File
 	size int64
 	sums map[string]hash.Hash
+	room *room // nil when it takes none of the mender's
 }
+
+// room is a share of what may be staged.
+type room struct {
+	bytes int64
+	once  sync.Once
+	m     *Mender
+}
+
+// room waits for the room that a copy needs: as many bytes as are recorded, all of it
+// when none are. A job waits only while it holds nothing, so that none waits for ever.
+func (m *Mender) room(ctx context.Context, recorded int64) (*room, error) {
+	n := m.opts.Max
+	if recorded > n {
+		return nil, fmt.Errorf("%d bytes: %w", recorded, errTooLarge)
+	}
+	if recorded > 0 {
+		n = recorded
+	}
+	if err := m.staging.Acquire(ctx, n); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return &room{bytes: n, m: m}, nil
+}
+
+func (r *room) free() { r.once.Do(func() { r.m.staging.Release(r.bytes) }) }
 
 // errTooLarge: the copy does not fit into staging.
 var errTooLarge = errors.New("larger than what may be staged (work.max)")
@@ -75,8 +102,13 @@ func (u *untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
-// Close gives the bytes up.
-func (s *staged) Close() { _ = s.f.Close() }
+// Close gives the bytes up. It may be called again.
+func (s *staged) Close() {
+	_ = s.f.Close()
+	if s.room != nil {
+		s.room.free()
+	}
+}
 
 // ReadAt implements io.ReaderAt.
 func (s *staged) ReadAt(p []byte, off int64) (int, error) { return s.f.ReadAt(p, off) }

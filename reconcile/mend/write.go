@@ -47,8 +47,21 @@ func (p *Prepared) write(ctx context.Context) Result {
 		r.Err, r.Bytes = fmt.Errorf("look at the object just before the write: %w", err), 0
 		return r
 	}
-	if refusal := p.mayReplace(ctx, now); refusal != nil {
+	if refusal := p.mayReplace(now); refusal != nil {
 		return refuse(refusal.Reason, refusal)
+	}
+	if !p.keptByVersions(ctx, now) {
+		if refusal := p.keep(ctx, now); refusal != nil {
+			return refuse(refusal.Reason, refusal)
+		}
+		// That took its time.
+		switch named, err = p.job.StillNamed(ctx); {
+		case err != nil:
+			r.Err, r.Bytes = fmt.Errorf("ask the metadata again: %w", err), 0
+			return r
+		case !named:
+			return refuse(ReasonSuperseded, errors.New("the metadata no longer says the same of the object"))
+		}
 	}
 	return p.replace(ctx, now)
 }
@@ -71,30 +84,34 @@ func (p *Prepared) fill(ctx context.Context) Result {
 	})
 }
 
-// mayReplace holds the rules for overwriting bytes that are there.
-func (p *Prepared) mayReplace(ctx context.Context, now objstore.Attrs) *reconcile.Refusal {
+func refusal(reason, detail string) *reconcile.Refusal {
+	return &reconcile.Refusal{Reason: reason, Detail: detail}
+}
+
+// mayReplace holds the rules for overwriting bytes that are there, but for that of
+// keeping them.
+func (p *Prepared) mayReplace(now objstore.Attrs) *reconcile.Refusal {
 	f := p.job.Finding
-	refuse := func(reason, detail string) *reconcile.Refusal {
-		return &reconcile.Refusal{Reason: reason, Detail: detail}
-	}
 	switch {
 	case f.Verdict == reconcile.Missing || f.Verdict == reconcile.Lost || f.Verdict == reconcile.Recoverable:
-		return refuse(ReasonSuperseded, "the object is there again")
+		return refusal(ReasonSuperseded, "the object is there again")
 	case p.agreed:
-		return refuse(reconcile.BlockedReplaceUnproven, "the agreement of peers fills what is absent and replaces nothing")
-	case f.ObservedETag != "" && f.ObservedETag != now.ETag || now.ETag == "":
-		return refuse(ReasonSuperseded, "the object is not the one that was seen")
+		return refusal(reconcile.BlockedReplaceUnproven, "the agreement of peers fills what is absent and replaces nothing")
+	case f.ObservedETag == "" || f.ObservedETag != now.ETag:
+		return refusal(ReasonSuperseded, "the object is not the one that was seen")
 	case now.ModTime.IsZero() || now.ServerTime.IsZero() || now.ServerTime.Sub(now.ModTime) < p.m.opts.PendingMaxAge:
-		return refuse(reconcile.BlockedReplaceWouldLose, "the object is young, or its age unknown: it may still be on its way")
+		return refusal(reconcile.BlockedReplaceWouldLose, "the object is young, or its age unknown: it may still be on its way")
 	}
-	if p.keptByVersions(ctx, now) {
-		return nil
-	}
+	return nil
+}
+
+// keep saves bytes that no version keeps.
+func (p *Prepared) keep(ctx context.Context, now objstore.Attrs) *reconcile.Refusal {
 	if p.m.opts.Quarantine == (objstore.Location{}) {
-		return refuse(reconcile.BlockedReplaceWouldLose, "the bucket keeps no versions and no quarantine is configured")
+		return refusal(reconcile.BlockedReplaceWouldLose, "the bucket keeps no versions and no quarantine is configured")
 	}
 	if err := p.quarantine(ctx, now); err != nil {
-		return refuse(reconcile.BlockedReplaceWouldLose, "the old bytes could not be kept: "+err.Error())
+		return refusal(reconcile.BlockedReplaceWouldLose, "the old bytes could not be kept: "+err.Error())
 	}
 	return nil
 }
@@ -134,12 +151,18 @@ func (p *Prepared) quarantine(ctx context.Context, now objstore.Attrs) error {
 	defer old.Close()
 	name := sha256.Sum256([]byte(p.job.Finding.Ref.Location.Canonical()))
 	loc := p.m.opts.Quarantine.Join(hex.EncodeToString(name[:16]) + "/" + old.hex())
-	_, err = w.Create(ctx, loc, old.body(), old.Size())
-	if err == nil || errors.Is(err, objstore.ErrExist) {
-		p.m.opts.Logger.Warn("kept the bytes that a repair replaces", "object", p.job.Finding.Ref.Location.String(), "kept_as", loc.String())
-		return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return err
+	sctx, stop := graced(ctx, sentGrace)
+	defer stop()
+	_, perr := w.Create(sctx, loc, old.body(), old.Size())
+	// Whatever the answer was: kept is what can be read.
+	if same, err := holds(sctx, w, loc, old); !same {
+		return errors.Join(perr, err, fmt.Errorf("%s does not hold them", loc))
+	}
+	p.m.opts.Logger.Warn("kept the bytes that a repair replaces", "object", p.job.Finding.Ref.Location.String(), "kept_as", loc.String())
+	return nil
 }
 
 func (p *Prepared) replace(ctx context.Context, now objstore.Attrs) Result {
@@ -180,19 +203,24 @@ func (p *Prepared) send(ctx context.Context, put func(context.Context) (objstore
 
 // readBack reads the object whole and compares it with the copy.
 func (p *Prepared) readBack(ctx context.Context) (same bool, err error) {
-	body, at, err := p.writer.Get(ctx, p.job.Finding.Ref.Location, objstore.Range{})
+	return holds(ctx, p.writer, p.job.Finding.Ref.Location, p.copy)
+}
+
+// holds reads an object whole and compares it with a copy.
+func holds(ctx context.Context, from objstore.Getter, loc objstore.Location, c *staged) (same bool, err error) {
+	body, at, err := from.Get(ctx, loc, objstore.Range{})
 	if err != nil {
 		return false, err
 	}
 	defer body.Close()
-	if at.Size != objstore.Unknown && at.Size != p.copy.Size() {
+	if at.Size != objstore.Unknown && at.Size != c.Size() {
 		return false, nil
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, body); err != nil {
 		return false, err
 	}
-	return hex.EncodeToString(h.Sum(nil)) == p.copy.hex(), nil
+	return hex.EncodeToString(h.Sum(nil)) == c.hex(), nil
 }
 
 // graced is a context that outlives ctx by d.

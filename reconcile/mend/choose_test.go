@@ -1,0 +1,386 @@
+package mend_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rocketkeep/reconcile/internal/faultstore"
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/mend"
+)
+
+// Each case is what the places hold, and which of them the copy comes from.
+func TestWhichCopyIsTaken(t *testing.T) {
+	t.Parallel()
+	cut := good[:len(good)-1]
+	long := append(bytes.Clone(good), '!')
+	type want struct {
+		Source, Proof string
+		SaidNo        []string
+		Fetched       []int // of each peer
+	}
+	cases := []struct {
+		name  string
+		peers []*peer
+		want  want
+	}{
+		{"the first that is proven", []*peer{has("p", good), has("q", good)}, want{"p", "checksum sha256", nil, []int{1, 0}}},
+		{"a peer without it said no", []*peer{says("p", errAbsent), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{1, 1}}},
+		{"a copy that fails its proof twice is a no", []*peer{has("p", bad), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"a copy that was spoiled on the way once is fetched again", []*peer{has("p", bad, good), has("q", good)}, want{"p", "checksum sha256", nil, []int{2, 0}}},
+		{"a peer that is down said nothing", []*peer{says("p", errDown), has("q", good)}, want{"q", "checksum sha256", nil, []int{1, 1}}},
+		{"a bucket that is not there said nothing", []*peer{says("p", errors.Join(errAbsent, objstore.ErrNoSuchBucket)), has("q", good)}, want{"q", "checksum sha256", nil, []int{1, 1}}},
+		{"a body that breaks off said nothing", []*peer{breaksOff("p", good, 5), has("q", good)}, want{"q", "checksum sha256", nil, []int{1, 1}}},
+		{"a truncated copy is a no", []*peer{has("p", cut), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"a copy that is too long is a no", []*peer{has("p", long), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"less than was promised said nothing", []*peer{promises("p", cut, int64(len(good))), has("q", good)}, want{"q", "checksum sha256", nil, []int{1, 1}}},
+		{"another size promised than is recorded is a no", []*peer{promises("p", good, 5), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"no size promised is enough when the bytes are right", []*peer{promises("p", good, objstore.Unknown)}, want{"p", "checksum sha256", nil, []int{1}}},
+		{"no size promised and too many bytes is a no", []*peer{promises("p", long, objstore.Unknown), has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"a no after a bad copy is a no", []*peer{{name: "p", fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
+			if n == 1 {
+				return has("", bad).fetch(1)
+			}
+			return nil, objstore.Attrs{}, errAbsent
+		}}, has("q", good)}, want{"q", "checksum sha256", []string{"p"}, []int{2, 1}}},
+		{"no answer after a bad copy is no answer", []*peer{{name: "p", fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
+			if n == 1 {
+				return has("", bad).fetch(1)
+			}
+			return nil, objstore.Attrs{}, errDown
+		}}, has("q", good)}, want{"q", "checksum sha256", nil, []int{2, 1}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			for _, p := range c.peers {
+				r.job.Peers = append(r.job.Peers, p)
+			}
+			res := r.mend(t.Context())
+			r.is(res, mend.Restored, "")
+			got := want{res.Source, res.Proof, res.SaidNo, nil}
+			for _, p := range c.peers {
+				got.Fetched = append(got.Fetched, p.fetched())
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			if res.Action != reconcile.ActionRefetch || res.Bytes != int64(len(good)) || "sha256:"+res.SHA256 != sum(good) {
+				t.Errorf("the record is wrong: %+v", res)
+			}
+			r.holds(good)
+			r.wrote("create root/a")
+		})
+	}
+}
+
+func TestOlderVersionsComeBeforePeersAndTheNewestOfThemFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	r.store.Put(object, good)
+	r.store.Put(object, bad)
+	r.store.Put(object, good[:3])
+	r.store.Remove(object)
+	r.job.Finding.Verdict, r.job.Finding.Restorable = reconcile.Recoverable, true
+	p := has("p", good)
+	r.peers(p)
+	res := r.mend(t.Context())
+	r.is(res, mend.Restored, "")
+	if res.Source != "version v1" || res.Action != reconcile.ActionRestore || p.fetched() != 0 {
+		t.Errorf("source %q action %s, and the peer was asked %d times", res.Source, res.Action, p.fetched())
+	}
+	var read []string
+	for _, l := range r.fault.Log() {
+		if strings.HasPrefix(l, "getversion") {
+			read = append(read, l)
+		}
+	}
+	// The one of another size is not read, the other bad one twice.
+	if want := []string{"getversion root/a v2", "getversion root/a v2", "getversion root/a v1"}; !slices.Equal(read, want) {
+		t.Errorf("read %q, want %q", read, want)
+	}
+	r.wrote("overmarker root/a v4")
+	if d := cmp.Diff([]string{string(good), "marker", string(good[:3]), string(bad), string(good)}, r.versions(object)); d != "" {
+		t.Error("versions changed:", d)
+	}
+}
+
+func TestAPeerIsTriedAfterVersionsThatAreNoGood(t *testing.T) {
+	t.Parallel()
+	for name, rule := range map[string]faultstore.Rule{
+		"no version proves itself":     {},
+		"versions cannot be listed":    {Op: "versions", Effect: faultstore.Status(403, "AccessDenied"), Count: 1},
+		"a version cannot be read":     {Op: "getversion", Effect: faultstore.Status(503, "SlowDown")},
+		"a version breaks off":         {Op: "getversion", Effect: faultstore.ShortBody(3)},
+		"the version went in the mean": {Op: "getversion", Effect: faultstore.NotExist()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, true)
+			r.store.Put(object, bad)
+			r.store.Remove(object)
+			r.job.Finding.Verdict, r.job.Finding.Restorable = reconcile.Recoverable, true
+			if rule.Op != "" {
+				r.fault.Add(rule)
+			}
+			r.peers(has("p", good))
+			res := r.mend(t.Context())
+			r.is(res, mend.Restored, "")
+			if res.Source != "p" || len(res.SaidNo) != 0 {
+				t.Errorf("source %q, said no %q", res.Source, res.SaidNo)
+			}
+			r.holds(good)
+		})
+	}
+}
+
+func TestAgreement(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name     string
+		versions [][]byte
+		peers    []*peer
+		source   string // "" = refused
+		proof    string
+	}{
+		{"two peers that agree fill what is absent", nil, []*peer{has("p", good), has("q", good)}, "q", "agreement of p and q"},
+		{"one peer alone does not", nil, []*peer{has("p", good)}, "", ""},
+		{"two that differ do not", nil, []*peer{has("p", good), has("q", bad)}, "", ""},
+		{"a third decides between two that differ", nil, []*peer{has("p", bad), has("q", good), has("r", good)}, "r", "agreement of q and r"},
+		{"the first pair of three decides", nil, []*peer{has("p", bad), has("q", bad), has("r", good)}, "q", "agreement of p and q"},
+		{"one peer twice is one opinion", nil, []*peer{has("p", good), has("p", good)}, "", ""},
+		{"two versions are not two opinions", [][]byte{good, good}, nil, "", ""},
+		{"a version and a peer are not two peers", [][]byte{good}, []*peer{has("p", good)}, "", ""},
+		{"two versions and two peers are two peers", [][]byte{bad, bad}, []*peer{has("p", good), has("q", good)}, "q", "agreement of p and q"},
+		{"a peer that is down in between changes nothing", nil, []*peer{has("p", good), says("x", errDown), has("q", good)}, "q", "agreement of p and q"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, len(c.versions) > 0)
+			r.unrecorded()
+			for _, v := range c.versions {
+				r.store.Put(object, v)
+			}
+			if len(c.versions) > 0 {
+				r.store.Remove(object)
+				r.job.Finding.Verdict, r.job.Finding.Restorable = reconcile.Recoverable, true
+			}
+			for _, p := range c.peers {
+				r.job.Peers = append(r.job.Peers, p)
+			}
+			res := r.mend(t.Context())
+			if c.source == "" {
+				r.is(res, mend.Refused, reconcile.BlockedReplaceUnproven)
+				if !errors.Is(res.Err, reconcile.ErrUnproven) {
+					t.Errorf("the error does not say why: %v", res.Err)
+				}
+				r.wrote()
+				return
+			}
+			r.is(res, mend.Restored, "")
+			if res.Source != c.source || res.Proof != c.proof {
+				t.Errorf("source %q proof %q, want %q %q", res.Source, res.Proof, c.source, c.proof)
+			}
+		})
+	}
+}
+
+func TestAgreementReplacesNothing(t *testing.T) {
+	t.Parallel()
+	for name, versions := range map[string]bool{"with versions": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, versions)
+			r.opts.Quarantine = quarantine
+			r.unrecorded()
+			r.damaged(bad)
+			r.job.Finding.Verdict = reconcile.Unreadable
+			r.peers(has("p", good), has("q", good))
+			r.is(r.mend(t.Context()), mend.Refused, reconcile.BlockedReplaceUnproven)
+			r.wrote()
+			r.holds(bad)
+		})
+	}
+}
+
+func TestNoCopyAnywhereSaysWhoSaidNo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.peers(says("p", errAbsent), has("q", bad), says("r", errDown))
+	res := r.mend(t.Context())
+	r.is(res, mend.Failed, "")
+	if d := cmp.Diff([]string{"p", "q"}, res.SaidNo); d != "" {
+		t.Error(d)
+	}
+	for _, want := range []string{"p: ", "q: ", "another checksum", "r: connection refused"} {
+		if !strings.Contains(res.Err.Error(), want) {
+			t.Errorf("%q does not tell %q", res.Err, want)
+		}
+	}
+	r.wrote()
+}
+
+func TestWithoutAnyPlaceToLookTheErrorSaysSo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.is(r.mend(t.Context()), mend.Failed, "")
+}
+
+func TestOutsideTheAllowedPlacesNothingIsEvenFetched(t *testing.T) {
+	t.Parallel()
+	file := objstore.Location{Scheme: "file", Key: "/srv/root"}
+	for name, loc := range map[string]objstore.Location{
+		"nowhere":                           {},
+		"another bucket":                    {Scheme: "mem", Bucket: "c", Key: "root/a"},
+		"another endpoint":                  {Scheme: "mem", Endpoint: "x:1", Bucket: "b", Key: "root/a"},
+		"a folder whose name goes on":       {Scheme: "mem", Bucket: "b", Key: "root-2/a"},
+		"above the root":                    {Scheme: "mem", Bucket: "b", Key: "a"},
+		"the root itself":                   root,
+		"the root's folder":                 root.Dir(),
+		"a path that leaves the root again": file.Join("x/../../etc/passwd"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, true)
+			r.opts.Allowed = append(r.opts.Allowed, file)
+			r.job.Finding.Ref.Location, r.job.Finding.Restorable = loc, true
+			p := has("p", good)
+			r.peers(p)
+			r.is(r.mend(t.Context()), mend.Refused, reconcile.BlockedOutsideRoot)
+			if p.fetched() != 0 || len(r.fault.Log()) != 0 {
+				t.Errorf("the peer was asked %d times, the store %q", p.fetched(), r.fault.Log())
+			}
+		})
+	}
+}
+
+func TestStagingIsBounded(t *testing.T) {
+	t.Parallel()
+	big := bytes.Repeat([]byte("x"), 1000)
+	for name, c := range map[string]struct {
+		size int64
+		peer *peer
+		read bool
+	}{
+		"what is recorded as larger is not asked for": {1000, has("p", big), false},
+		"what is promised larger is not read":         {0, has("p", big), true},
+		"what turns out larger is broken off":         {0, promises("p", big, objstore.Unknown), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			r.opts.Max = 999
+			r.job.Finding.Ref.Size, r.job.Finding.Ref.Checksum = c.size, sum(big)
+			r.peers(c.peer)
+			res := r.mend(t.Context())
+			r.is(res, mend.Failed, "")
+			if !strings.Contains(res.Err.Error(), "work.max") {
+				t.Errorf("%v does not say which setting bounds it", res.Err)
+			}
+			if len(res.SaidNo) != 0 {
+				t.Errorf("%q said no", res.SaidNo)
+			}
+			if (c.peer.fetched() > 0) != c.read {
+				t.Errorf("fetched %d times", c.peer.fetched())
+			}
+		})
+	}
+}
+
+// The room is shared by all jobs: no more bytes are staged at once than fit in it, and
+// every job gets its turn.
+func TestJobsAtOnceShareTheRoomForCopies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.opts.Max = int64(2 * len(good))
+	m := mend.New(r.opts)
+	var mu sync.Mutex
+	now, most := 0, 0
+	slow := func(name string) *peer {
+		return &peer{name: name, fetch: func(int) (io.ReadCloser, objstore.Attrs, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			return io.NopCloser(bytes.NewReader(good)), objstore.Attrs{Size: int64(len(good))}, nil
+		}}
+	}
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			job := r.job
+			job.Peers = []reconcile.Peer{has("x", bad), slow("p")}
+			p, res := m.Prepare(t.Context(), job)
+			if p == nil {
+				t.Errorf("not prepared: %v", res.Err)
+				return
+			}
+			time.Sleep(2 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			p.Close()
+			p.Close()
+		})
+	}
+	wg.Wait()
+	if most > 2 {
+		t.Errorf("%d copies were staged at once, and two fit", most)
+	}
+}
+
+func TestWaitingForRoomEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.opts.Max = int64(len(good))
+	m := mend.New(r.opts)
+	r.peers(has("p", good))
+	held, _ := m.Prepare(t.Context(), r.job)
+	if held == nil {
+		t.Fatal("not prepared")
+	}
+	defer held.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if p, res := m.Prepare(ctx, r.job); p != nil || !errors.Is(res.Err, context.DeadlineExceeded) {
+		t.Errorf("prepared %v, %v", p != nil, res.Err)
+	}
+}
+
+func TestAFolderThatCannotBeWrittenIsNobodysNo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.opts.Dir += "/absent"
+	r.peers(has("p", good))
+	res := r.mend(t.Context())
+	r.is(res, mend.Failed, "")
+	if len(res.SaidNo) != 0 {
+		t.Errorf("%q said no", res.SaidNo)
+	}
+}
+
+func TestAStoreThatCannotBeOpenedIsAFailure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.opts.Writer = func(context.Context, objstore.Location) (objstore.Writer, error) {
+		return nil, objstore.ErrNoCredentials
+	}
+	r.peers(has("p", good))
+	res := r.mend(t.Context())
+	r.is(res, mend.Failed, "")
+	if !errors.Is(res.Err, objstore.ErrNoCredentials) {
+		t.Error(res.Err)
+	}
+}
