@@ -69,6 +69,10 @@ func New(cfg Config) (*Cluster, error) {
 		}
 	}
 	for _, n := range c.order {
+		n.known = c.notes.isSick
+		for _, path := range c.paths {
+			n.groups = append(n.groups, c.groups[path])
+		}
 		if ctl := n.cfg.Control; ctl != (Control{}) {
 			u := unit{node: n, path: ctl.Path, name: EncodeKey(ctl.Key), attr: ctl.Attribute}
 			if g := c.groups[ctl.Path]; g == nil || g.sets[ctl.Attribute] == nil || ctl.Key == "" {

@@ -36,6 +36,9 @@ type health struct {
 	again         <-chan time.Time // when a tripped node may be tried
 	learned       []unit
 	configured    *unit
+	// first is closed when the first control is known; searched that it was looked for.
+	first    chan struct{}
+	searched bool
 }
 
 // flight is a control under way, for everybody who waits for one.
@@ -61,6 +64,11 @@ func (n *node) learn(u unit, l look) {
 	defer n.health.mu.Unlock()
 	if len(n.health.learned) < maxControls && !slices.Contains(n.health.learned, u) {
 		n.health.learned = append(n.health.learned, u)
+		select {
+		case <-n.health.first:
+		default:
+			close(n.health.first)
+		}
 	}
 }
 
@@ -130,13 +138,78 @@ func (n *node) control(ctx context.Context, f *flight, alone time.Duration) {
 	close(f.done)
 }
 
-func (n *node) readControls(ctx context.Context) error {
-	n.health.mu.Lock()
-	controls := slices.Clone(n.health.learned)
-	if n.health.configured != nil {
-		controls = append([]unit{*n.health.configured}, controls...)
+// controls are the blobs that may serve as controls. When none is known, the looks that
+// are under way are waited for, and at last one is searched for, once.
+func (n *node) controls(ctx context.Context) []unit {
+	known := func() ([]unit, bool) {
+		n.health.mu.Lock()
+		defer n.health.mu.Unlock()
+		out := slices.Clone(n.health.learned)
+		if n.health.configured != nil {
+			out = append([]unit{*n.health.configured}, out...)
+		}
+		search := len(out) == 0 && !n.health.searched
+		n.health.searched = n.health.searched || search
+		return out, search
 	}
-	n.health.mu.Unlock()
+	out, search := known()
+	if !search {
+		return out
+	}
+	select {
+	case <-n.health.first:
+	case <-time.After(n.timers.FirstByte):
+		n.search(ctx)
+	}
+	out, _ = known()
+	return out
+}
+
+// Bounds of a search: a node that shows this much and no whole blob has a control only
+// where the configuration names one.
+const (
+	maxSearched = 1000
+	maxBadInRow = 3 // of those that cost time
+)
+
+// search reads blobs in the order of their keys until one is whole.
+func (n *node) search(ctx context.Context) {
+	costly := 0
+	for _, g := range n.groups {
+		keys := *g
+		keys.columns = []string{g.key}
+		rows, err := n.page(ctx, &keys, "", min(g.page, maxSearched))
+		if err != nil {
+			return
+		}
+		for _, r := range rows {
+			key, ok := keyText(r[g.key])
+			if !ok {
+				continue
+			}
+			u := unit{node: n, set: g.sets[g.attrs[0]], path: g.path, name: EncodeKey(key), attr: g.attrs[0]}
+			if n.known(u) { // met already, and not whole: not read again
+				continue
+			}
+			l := n.read(ctx, u, how{urgent: true})
+			switch l.outcome {
+			case whole:
+				if l.promised >= 0 {
+					n.learn(u, l)
+					return
+				}
+			case absent, failed:
+			default:
+				if costly++; costly == maxBadInRow {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (n *node) readControls(ctx context.Context) error {
+	controls := n.controls(ctx)
 	err := fmt.Errorf("node %s: %w", n.cfg.Name, ErrNoControl)
 	for i, u := range controls {
 		l := n.read(ctx, u, how{fresh: true, urgent: true})

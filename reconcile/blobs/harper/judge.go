@@ -222,6 +222,11 @@ func (j *judging) damaged(ctx context.Context, l look, state accord) (objstore.A
 		if ctx.Err() != nil {
 			return objstore.Attrs{}, j.fail(0, "", context.Cause(ctx))
 		}
+		if errors.Is(err, ErrNoControl) && !j.second {
+			// Met, and unproven only for want of a control: a second look that has one
+			// may rest on it.
+			j.c.notes.meet(j.u, l.etag, l.promised)
+		}
 		return objstore.Attrs{}, j.undecided(err)
 	}
 	switch l.outcome {

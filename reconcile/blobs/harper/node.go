@@ -33,10 +33,14 @@ type node struct {
 	pace          chan struct{} // nil: no bound
 	gap           time.Duration
 	health        health
+	// groups are where a control may be searched for, known tells that a blob was met.
+	groups []*group
+	known  func(unit) bool
 }
 
 func newNode(cfg Node, timers Timers) *node {
 	n := &node{cfg: cfg, rest: strings.TrimRight(cfg.URL, "/"), ops: strings.TrimRight(cfg.OperationsURL, "/"), timers: timers, slots: make(chan struct{}, cfg.Concurrency)}
+	n.health.first = make(chan struct{})
 	if cfg.RequestsPerSecond > 0 {
 		n.pace = make(chan struct{}, 1)
 		n.gap = time.Duration(float64(time.Second) / cfg.RequestsPerSecond)

@@ -121,3 +121,10 @@ func (n *notes) cured(u unit) {
 	defer n.mu.Unlock()
 	delete(n.sick, u)
 }
+
+// isSick reports whether a blob was met and not found whole.
+func (n *notes) isSick(u unit) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sick[u] != nil
+}
