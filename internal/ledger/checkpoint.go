@@ -25,11 +25,14 @@ type Checkpoint struct {
 	// Position is where to go on, in the words of the source of references. SourceID is
 	// what it is valid for: a caller whose source has another one begins anew.
 	Position, SourceID string
-	// References up to Position, Checked of them looked at, Present of those present.
+	// References up to Position, Checked of them looked at, Present of those present;
+	// all three without the suspects, which are looked at again and counted then.
 	References, Checked int64
 	Present             int64
-	// Suspects are the keys up to Position that were not found present: all of them, and
-	// so MaxSuspects at most. They come back byte for byte.
+	// Suspects are the keys up to Position that were not found present: every one of them,
+	// those included that an earlier checkpoint held and that were not looked at again
+	// yet. One that is left out would count as if it never was. MaxSuspects at most; they
+	// come back byte for byte.
 	Suspects []string
 
 	// PassID and SavedAt (ledger's clock) are written by the ledger.

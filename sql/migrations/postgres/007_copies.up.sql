@@ -34,10 +34,10 @@ COMMENT ON COLUMN reconcile.look_checkpoints.target_uri IS 'Canonical URI of the
 COMMENT ON COLUMN reconcile.look_checkpoints.pass_id IS 'Pass that wrote it.';
 COMMENT ON COLUMN reconcile.look_checkpoints.position IS 'Where to go on, in the words of the source of references; what a text cannot hold stands as \x and hex digits.';
 COMMENT ON COLUMN reconcile.look_checkpoints.source_id IS 'What the position is valid for: another source of references begins anew.';
-COMMENT ON COLUMN reconcile.look_checkpoints.references_found IS 'References up to the position.';
+COMMENT ON COLUMN reconcile.look_checkpoints.references_found IS 'References up to the position, without the suspects: those are looked at again and counted then.';
 COMMENT ON COLUMN reconcile.look_checkpoints.checked IS 'Those that were looked at.';
 COMMENT ON COLUMN reconcile.look_checkpoints.present IS 'Those that are present.';
-COMMENT ON COLUMN reconcile.look_checkpoints.suspects IS 'Keys of references up to the position that were not found present (JSON array, 100,000 at most), in the same words.';
+COMMENT ON COLUMN reconcile.look_checkpoints.suspects IS 'Keys of all other references up to the position: they were not found present (JSON array, 100,000 at most), in the words of position.';
 COMMENT ON COLUMN reconcile.look_checkpoints.updated_at IS 'When it was written.';
 
 -- Columns are added at the end, so that a view keeps its rights, its comments and those
