@@ -172,6 +172,7 @@ type finding struct {
 	Scopes         []string `json:"scopes"`
 	ProposedAction string   `json:"proposed_action"`
 	BlockedBy      []string `json:"blocked_by"`
+	PeersAsked     []string `json:"peers_asked"`
 }
 
 // brief is "target role verdict path" of each finding, in the document's order.

@@ -317,6 +317,9 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 			f.ProposedAction = reconcile.ActionRestore
 		case len(f.PeersHaving) > 0:
 			f.ProposedAction = reconcile.ActionRefetch
+		case f.Verdict == reconcile.SizeMismatch || f.Verdict == reconcile.ChecksumMismatch:
+			// Something is there, and nothing says that it is worse than nothing.
+			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
 		}
 		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
 			// Of what blocks, only these are about bringing a blob back.
