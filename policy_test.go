@@ -71,7 +71,7 @@ var parsed = sync.OnceValues(func() ([]source, error) {
 })
 
 // forTests are packages that only tests import; what they do is test code.
-var forTests = []string{"internal/lancetest", "internal/servertest", "internal/faultstore", "internal/objstore/objstoretest", "internal/objstore/memstore", "e2e", "bench", "."}
+var forTests = []string{"internal/lancetest", "internal/servertest", "internal/harperfake", "internal/faultstore", "internal/objstore/objstoretest", "internal/objstore/memstore", "e2e", "bench", "."}
 
 func below(pkg string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(r string) bool { return pkg == r || r != "." && strings.HasPrefix(pkg, r+"/") })

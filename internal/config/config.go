@@ -94,7 +94,7 @@ type BlobReferences struct {
 	Parquet  *FileReferences     `yaml:"parquet"`
 	JSONL    *FileReferences     `yaml:"jsonl"`
 	CSV      *FileReferences     `yaml:"csv"`
-	Harper   *Opaque             `yaml:"harper"`
+	Harper   *HarperReferences   `yaml:"harper"`
 }
 
 // FileReferences names a file of references and its columns. Only Key is required.

@@ -15,10 +15,6 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
-// Opaque is a section whose keys the feature that owns them defines. Values are
-// expanded like all others.
-type Opaque struct{ Fields map[string]any }
-
 // textSetter is what single values of their own notation implement.
 type textSetter interface{ setText(string) error }
 
@@ -75,9 +71,6 @@ func (d *decoder) value(n *yaml.Node, path string, v reflect.Value, depth int) {
 		return
 	}
 	switch x := v.Addr().Interface().(type) {
-	case *Opaque:
-		d.opaque(n, path, x, depth)
-		return
 	case textSetter:
 		if n.Kind == yaml.ScalarNode || !hasKeys(v.Type()) {
 			d.scalar(n, path, v, x.setText)
@@ -240,40 +233,6 @@ func (d *decoder) stringMap(n *yaml.Node, path string, v reflect.Value, depth in
 		m.SetMapIndex(key, e)
 	}
 	v.Set(m)
-}
-
-// opaque keeps a section as plain values, expanded.
-func (d *decoder) opaque(n *yaml.Node, path string, o *Opaque, depth int) {
-	if n.Kind != yaml.MappingNode {
-		d.fail(n.Line, path, "must be a mapping of keys, not %s", kindName(n))
-		return
-	}
-	o.Fields, _ = d.plain(n, path, depth).(map[string]any)
-}
-
-func (d *decoder) plain(n *yaml.Node, path string, depth int) any {
-	if d.enough(n, path, depth) {
-		return nil
-	}
-	switch n.Kind {
-	case yaml.AliasNode:
-		return d.plain(n.Alias, path, depth+1)
-	case yaml.MappingNode:
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = d.plain(n.Content[i+1], join(path, n.Content[i].Value), depth+1)
-		}
-		return m
-	case yaml.SequenceNode:
-		s := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			s[i] = d.plain(c, fmt.Sprintf("%s[%d]", path, i), depth+1)
-		}
-		return s
-	default:
-		s, _ := d.expand(n, path)
-		return s
-	}
 }
 
 var variable = regexp.MustCompile(`\$\$|\$\{[^}]*\}?`)

@@ -191,13 +191,16 @@ func (v *validator) blobs(blobs []Blobs) {
 	for i, b := range blobs {
 		at := fmt.Sprintf("blobs[%d]", i)
 		v.name(at+".name", b.Name, names)
-		loc, _ := v.place(at+".uri", b.URI, true)
+		loc, _ := v.place(at+".uri", b.URI, b.References.Harper == nil)
 		v.s3(at+".s3", b.S3, loc)
 		v.role(at+".write_s3.role_arn", b.WriteS3.RoleARN)
 		for j, a := range b.Allow {
 			v.place(fmt.Sprintf("%s.allow[%d]", at, j), a, true)
 		}
 		v.blobReferences(at+".references", b.References)
+		if b.References.Harper != nil {
+			v.harper(at, b)
+		}
 		for j, p := range b.Peers {
 			v.blobPeer(fmt.Sprintf("%s.peers[%d]", at, j), p)
 		}
