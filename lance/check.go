@@ -1,6 +1,7 @@
 package lance
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -58,7 +59,7 @@ func (m *Manifest) CheckDataFile(ctx context.Context, r datafile.Reader, size in
 		return out, corrupt("it is of format %s, recorded is %s", is, want)
 	}
 	if d.Legacy() {
-		err := checkLegacy(ctx, r, size, d, physicalRows, &out)
+		err := m.checkLegacy(ctx, r, size, d, physicalRows, values, &out)
 		return out, err
 	}
 	f, err := datafile.Open(ctx, r, size)
@@ -69,7 +70,7 @@ func (m *Manifest) CheckDataFile(ctx context.Context, r datafile.Reader, size in
 		return out, corrupt("it has %d rows, recorded are %d", f.Rows, physicalRows)
 	}
 	out.Rows = physicalRows > 0
-	if err := m.checkFields(f, d); err != nil {
+	if out.Odd, err = m.checkFields(ctx, f, d); err != nil {
 		return out, err
 	}
 	// Values are only decoded once everything recorded agrees: what they can grow to
@@ -81,7 +82,7 @@ func (m *Manifest) CheckDataFile(ctx context.Context, r datafile.Reader, size in
 	if err := holdColumns(checked.Columns, d); err != nil {
 		return out, err
 	}
-	out.Fields, out.Values, out.Odd = true, checked.Values, checked.Odd
+	out.Fields, out.Values, out.Odd = true, checked.Values, cmp.Or(out.Odd, checked.Odd)
 	return out, nil
 }
 
@@ -104,7 +105,7 @@ func CheckIndexFile(ctx context.Context, r datafile.Reader, size int64, recorded
 		}
 		l, err := readLegacy(ctx, r, size)
 		if err == nil {
-			out.Odd, err = l.odd, l.check(ctx, r, size)
+			out.Odd, err = l.odd, l.check(ctx, r, size, values)
 		}
 		return out, err
 	}
@@ -148,11 +149,11 @@ func formatOf(major, minor uint32) string {
 
 // checkFields looks for the fields that the manifest says are in the file, and holds
 // their types against the manifest's where both are known for certain.
-func (m *Manifest) checkFields(f *datafile.File, d *DataFile) error {
+func (m *Manifest) checkFields(ctx context.Context, f *datafile.File, d *DataFile) (odd string, err error) {
 	types := map[int32]Field{}
 	for field, err := range m.Fields() {
 		if err != nil {
-			return err
+			return "", err
 		}
 		types[field.ID] = field
 	}
@@ -162,17 +163,56 @@ func (m *Manifest) checkFields(f *datafile.File, d *DataFile) error {
 		}
 		in := f.Field(id)
 		if in == nil {
-			return corrupt("its schema lacks the field %d, which the manifest says it holds", id)
+			return "", corrupt("its schema lacks the field %d, which the manifest says it holds", id)
 		}
 		want, ok := types[id]
 		if !ok || in.Blob != datafile.NotBlob {
 			continue // dropped since, or kept in another shape
 		}
 		if a, b := typeClass(in.LogicalType), typeClass(want.LogicalType); a != "" && b != "" && a != b {
-			return corrupt("its field %d is a %.80q, and a %.80q in the manifest", id, in.LogicalType, want.LogicalType)
+			return "", corrupt("its field %d is a %.80q, and a %.80q in the manifest", id, in.LogicalType, want.LogicalType)
 		}
 	}
-	return nil
+	raw, err := f.FieldMessages(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range raw {
+		var field Field
+		if field.parse(b) == nil {
+			odd = cmp.Or(odd, field.oddBeside(types[field.ID]))
+		}
+	}
+	return odd, nil
+}
+
+// oddBeside says that a field in a file is all but the same as the manifest's. Files
+// keep the very bytes that the manifest has, until a column is renamed or its metadata
+// changed, which seldom is a change of one byte.
+func (f Field) oddBeside(want Field) string {
+	if len(f.Raw) != len(want.Raw) || f.hasDictionary() {
+		return ""
+	}
+	n := 0
+	for i, b := range f.Raw {
+		if b != want.Raw[i] {
+			n++
+		}
+	}
+	if n != 1 {
+		return ""
+	}
+	return fmt.Sprintf("its field %d differs from the manifest's in one byte", f.ID)
+}
+
+// hasDictionary: a message of format 0.1 says where in its own file the values of a
+// dictionary lie.
+func (f Field) hasDictionary() (has bool) {
+	_ = fields(f.Raw, func(w wireField) error { // it was parsed before
+		has = has || w.num == 8
+		return nil
+	})
+	return has
 }
 
 // typeClass is what all spellings of a type have in common that one page can be read

@@ -1,10 +1,12 @@
 package lance
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -43,7 +45,7 @@ func (l *legacyMetadata) rows() int64 {
 }
 
 // checkLegacy is CheckDataFile of format 0.1.
-func checkLegacy(ctx context.Context, r datafile.Reader, size int64, d *DataFile, physicalRows int64, out *FileCheck) error {
+func (m *Manifest) checkLegacy(ctx context.Context, r datafile.Reader, size int64, d *DataFile, physicalRows int64, values bool, out *FileCheck) error {
 	l, err := readLegacy(ctx, r, size)
 	if err != nil {
 		return err
@@ -60,10 +62,21 @@ func checkLegacy(ctx context.Context, r datafile.Reader, size int64, d *DataFile
 			return corrupt("its schema lacks the field %d, which the manifest says it holds", id)
 		}
 	}
-	if err := l.check(ctx, r, size); err != nil {
+	if err := l.check(ctx, r, size, values); err != nil {
 		return err
 	}
-	out.Rows, out.Fields, out.Odd = physicalRows > 0, true, l.odd
+	odd := l.odd
+	for want, err := range m.Fields() {
+		if err != nil {
+			return err
+		}
+		for _, f := range l.fields {
+			if f.ID == want.ID {
+				odd = cmp.Or(odd, f.oddBeside(want))
+			}
+		}
+	}
+	out.Rows, out.Fields, out.Odd = physicalRows > 0, true, odd
 	return nil
 }
 
@@ -74,12 +87,15 @@ func readLegacy(ctx context.Context, r datafile.Reader, size int64) (*legacyMeta
 		return nil, fmt.Errorf("read footer: %w", err)
 	}
 	l := &legacyMetadata{}
+	if minor := binary.LittleEndian.Uint16(foot[10:]); minor != 2 {
+		l.odd = fmt.Sprintf("its footer says 0.%d", minor)
+	}
 	at := int64(binary.LittleEndian.Uint64(foot))
 	meta, end, err := readMessage(ctx, r, at, size-footerSize)
 	if err != nil {
 		return nil, err
 	}
-	if end != size-footerSize {
+	if end != size-footerSize && l.odd == "" {
 		l.odd = "bytes lie between its metadata and its footer"
 	}
 	var schema uint64
@@ -92,7 +108,10 @@ func readLegacy(ctx context.Context, r datafile.Reader, size int64) (*legacyMeta
 			return f.varints(func(v uint64) { l.batches = append(l.batches, int64(int32(v))) })
 		case 3:
 			return f.count(&l.pages, "place of the page table")
+		case 5:
+			return f.is(protowire.BytesType)
 		}
+		l.odd = cmp.Or(l.odd, fmt.Sprintf("its metadata has a field %d", f.num))
 		return nil
 	})
 	if err != nil {
@@ -153,7 +172,7 @@ func readMessage(ctx context.Context, r datafile.Reader, at, limit int64) (msg [
 
 // check holds the page table against the file: pages lie before it, those of fields in
 // no list have the rows of their batch, and text lies where its positions say.
-func (l *legacyMetadata) check(ctx context.Context, r datafile.Reader, size int64) error {
+func (l *legacyMetadata) check(ctx context.Context, r datafile.Reader, size int64, values bool) error {
 	batches := int64(max(len(l.batches)-1, 0))
 	if len(l.fields) == 0 || batches == 0 {
 		return nil
@@ -188,7 +207,11 @@ func (l *legacyMetadata) check(ctx context.Context, r datafile.Reader, size int6
 			if fieldEncoding(f) != legacyText {
 				continue
 			}
-			if err := checkLegacyText(ctx, r, int64(at), int64(length), l.pages); err != nil {
+			first, last, err := checkLegacyText(ctx, r, int64(at), int64(length), l.pages)
+			if err == nil && values && isText(f.LogicalType) {
+				err = checkUTF8(ctx, r, first, last)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -215,26 +238,58 @@ func fieldEncoding(f Field) (e uint64) {
 	return e
 }
 
-// checkLegacyText holds the positions of n values, which lie before them, in order.
-func checkLegacyText(ctx context.Context, r datafile.Reader, at, n, limit int64) error {
+func isText(logical string) bool { return logical == "string" || logical == "large_string" }
+
+// checkLegacyText holds the positions of n values, which lie before them, in order,
+// and gives where the first begins and the last ends.
+func checkLegacyText(ctx context.Context, r datafile.Reader, at, n, limit int64) (first, last int64, err error) {
 	if n >= math.MaxInt64/16 || 8*(n+1) > limit-at {
-		return corrupt("positions of %d values at %d", n, at)
+		return 0, 0, corrupt("positions of %d values at %d", n, at)
 	}
-	prev := uint64(0)
-	for n++; n > 0; {
-		k := min(n, 8<<10)
-		b, err := r.ReadAt(ctx, at, 8*k)
+	place, prev := at, uint64(0)
+	for left := n + 1; left > 0; {
+		k := min(left, 8<<10)
+		b, err := r.ReadAt(ctx, place, 8*k)
 		if err != nil {
-			return fmt.Errorf("read positions: %w", err)
+			return 0, 0, fmt.Errorf("read positions: %w", err)
+		}
+		if place == at {
+			first = int64(binary.LittleEndian.Uint64(b))
 		}
 		for i := range k {
 			v := binary.LittleEndian.Uint64(b[8*i:])
 			if v < prev || v > uint64(at) {
-				return corrupt("a value at %d after one at %d", v, prev)
+				return 0, 0, corrupt("a value at %d after one at %d", v, prev)
 			}
 			prev = v
 		}
-		at, n = at+8*k, n-k
+		place, left = place+8*k, left-k
+	}
+	return first, int64(prev), nil
+}
+
+// checkUTF8 looks at the bytes of text, some at a time.
+func checkUTF8(ctx context.Context, r datafile.Reader, from, to int64) error {
+	var rest []byte
+	for from < to {
+		k := min(to-from, 1<<20)
+		b, err := r.ReadAt(ctx, from, k)
+		if err != nil {
+			return fmt.Errorf("read text: %w", err)
+		}
+		from += k
+		b = append(rest, b...)
+		cut := len(b)
+		for from < to && cut > 0 && len(b)-cut < utf8.UTFMax && !utf8.RuneStart(b[cut-1]) {
+			cut-- // a letter goes on in what is read next
+		}
+		if from < to {
+			cut = max(cut-1, 0)
+		}
+		if !utf8.Valid(b[:cut]) {
+			return corrupt("text that is no UTF-8")
+		}
+		rest = append([]byte(nil), b[cut:]...)
 	}
 	return nil
 }

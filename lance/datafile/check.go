@@ -38,8 +38,8 @@ type Checked struct {
 //
 // The error is a *[CorruptError] for a file that contradicts itself, an
 // *[UnsupportedError] for one of too much metadata, or what the Reader or ctx gave. A
-// page that this package cannot decode makes the file Odd (in the unstable format 2.3
-// it only keeps Values from being set). A value that was changed into another legal one
+// page that this package cannot decode makes the file Odd (those of the unstable format
+// 2.3 that it knows of only keep Values from being set). A value that was changed into another legal one
 // is not noticed: nothing in a file tells.
 func (f *File) Check(ctx context.Context, values bool) (Checked, error) {
 	c := checking{file: f, ctx: ctx, out: Checked{Columns: len(f.columns), Values: values}}
@@ -71,6 +71,9 @@ type checking struct {
 	spans []span
 	// colRows is how many values each column has.
 	colRows []int64
+	// unordered are the columns whose pages begin at other rows than the one before
+	// ends.
+	unordered []int
 	// blobs: the file may hold values that no page does. hidden: where they lie is not
 	// known.
 	blobs, hidden bool
@@ -116,16 +119,8 @@ func (c *checking) regions() error {
 		if sum += s.n; sum > maxChecked {
 			return unsupported("more than %d bytes of column metadata", maxChecked)
 		}
-		col, err := f.column(c.ctx, i)
-		if err != nil {
+		if err := c.column(i); err != nil {
 			return fmt.Errorf("metadata of column #%d: %w", i, err)
-		}
-		c.colRows = append(c.colRows, col.rows)
-		for _, p := range col.pages {
-			c.add(p.buffers...)
-		}
-		if err := c.columnBuffers(i); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -139,8 +134,17 @@ func (c *checking) add(spans ...span) {
 	}
 }
 
-// columnBuffers adds the buffers that belong to a column as a whole.
-func (c *checking) columnBuffers(i int) error {
+// column adds the buffers of a column and of its pages, and notes what its messages
+// hold beyond what they are known to.
+func (c *checking) column(i int) error {
+	col, err := c.file.column(c.ctx, i)
+	if err != nil {
+		return err
+	}
+	c.colRows = append(c.colRows, col.rows)
+	for _, p := range col.pages {
+		c.add(p.buffers...)
+	}
 	raw, err := c.file.read(c.ctx, c.file.columns[i])
 	if err != nil {
 		return err
@@ -158,15 +162,105 @@ func (c *checking) columnBuffers(i int) error {
 		return err
 	}
 	if len(offs) != len(sizes) {
-		return corrupt("column #%d has %d buffers with %d sizes", i, len(offs), len(sizes))
+		return corrupt("%d buffers with %d sizes", len(offs), len(sizes))
 	}
 	for k, off := range offs {
 		if off > uint64(c.file.size) || sizes[k] > uint64(c.file.size)-off {
-			return corrupt("buffer %d of column #%d lies outside the file", k, i)
+			return corrupt("buffer %d lies outside the file", k)
 		}
 		c.add(span{int64(off), int64(sizes[k])})
 	}
+	if !m.only("1234", "") || !knownColumnEncoding(col.encoding) {
+		c.odd("the metadata of column #%d says more than is known", i)
+	}
+	return c.pageMessages(i, m)
+}
+
+// pageMessages notes pages that say more than is known, or another first row than
+// those before them have rows (source: files of releases 0.10.0 to 0.39.0; items of
+// lists in format 2.0 count otherwise).
+func (c *checking) pageMessages(i int, column message) error {
+	row, inOrder := uint64(0), true
+	for _, w := range column {
+		if w.num != 2 {
+			continue
+		}
+		m, err := parse(w.body)
+		if err != nil {
+			return err
+		}
+		if !m.only("124", "35") {
+			c.odd("a page of column #%d says more than is known", i)
+		}
+		inOrder = inOrder && m.uint(5) == row
+		row += m.uint(3)
+	}
+	if !inOrder {
+		c.unordered = append(c.unordered, i)
+	}
 	return nil
+}
+
+// only reports whether a message has no fields but those of the given numbers, as
+// bytes or as varints.
+func (m message) only(bytes, varints string) bool {
+	for _, f := range m {
+		known := varints
+		if f.body != nil {
+			known = bytes
+		}
+		if f.num > 9 || !strings.ContainsRune(known, rune('0'+f.num)) {
+			return false
+		}
+	}
+	return true
+}
+
+// knownColumnEncoding reports whether the Encoding of a column as a whole is one of
+// those that this package knows: values in pages, a zone index, blobs.
+func knownColumnEncoding(encoding []byte) bool {
+	enc, err := parse(encoding)
+	if err != nil || !enc.only("2", "") {
+		return false
+	}
+	direct, err := enc.sub(2)
+	if err != nil || !direct.only("1", "") {
+		return false
+	}
+	box, err := parse(direct.bytes(1))
+	if err != nil || !box.only("12", "") || box.text(1) != "/lance.encodings.ColumnEncoding" {
+		return false
+	}
+	choice, err := box.sub(2)
+	return err == nil && len(choice) == 1 && choice.only("123", "") && (choice[0].num != 1 || len(choice[0].body) == 0)
+}
+
+// FieldMessages gives the Field messages of the file's own schema, as they are.
+func (f *File) FieldMessages(ctx context.Context) ([][]byte, error) {
+	foot := f.tail[len(f.tail)-footerLen:]
+	buffers, err := f.table(ctx, "global buffers", binary.LittleEndian.Uint64(foot[16:]), 1)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := f.read(ctx, buffers[0])
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	descriptor, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := descriptor.sub(1)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for _, w := range schema {
+		if w.num == 1 {
+			out = append(out, w.body)
+		}
+	}
+	return out, nil
 }
 
 // rows holds the columns of fields that lie in no list against the rows of the file.
@@ -176,6 +270,9 @@ func (c *checking) rows(fields []*Field, above []*Field) error {
 		path := append([]*Field{f}, above...)
 		if f.Column >= 0 && f.Column < len(c.colRows) && c.colRows[f.Column] != c.file.Rows {
 			return at(corrupt("pages of %d rows where the file has %d", c.colRows[f.Column], c.file.Rows), pathName(path), -1)
+		}
+		if slices.Contains(c.unordered, f.Column) {
+			c.odd("the pages of column #%d say that they begin at other rows", f.Column)
 		}
 		if f.leaf() || c.file.Minor == 0 && parseType(f.LogicalType, 0).kind == kindList {
 			continue
@@ -196,7 +293,7 @@ func (c *checking) values() error {
 		case errors.As(err, &unknown):
 			c.out.Values = false
 			c.hidden = c.hidden || mayHoldBlobs(f)
-			if c.file.Minor < 3 {
+			if !slices.Contains(unstable, unknown.Encoding) {
 				c.odd("%v", unknown)
 			}
 		case err != nil:
@@ -205,6 +302,10 @@ func (c *checking) values() error {
 	}
 	return nil
 }
+
+// unstable are the encodings of format 2.3 that this package knows of and does not
+// decode.
+var unstable = []string{"sparse layout (file 2.3)", encodingNames[encRange], encodingNames[encDelta]}
 
 func mayHoldBlobs(f *Field) bool {
 	return f.Blob != NotBlob || slices.ContainsFunc(f.Children, mayHoldBlobs)

@@ -160,3 +160,9 @@ func TestACopyCutShortOrContinuedIsNotTaken(t *testing.T) {
 	})
 }
 
+// inMemory reads a file for package datafile.
+type inMemory []byte
+
+func (m inMemory) ReadAt(_ context.Context, off, n int64) ([]byte, error) {
+	return m[off : off+n], nil
+}
