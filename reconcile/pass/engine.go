@@ -57,6 +57,9 @@ type look struct {
 	// of them; both by finding id.
 	known   map[string]ledger.Finding
 	answers map[string]ledger.Answer
+	// asked are the findings that peers were asked for in this look, with those peers
+	// that cannot hold the object.
+	asked map[string][]string
 	// resumed: the walk began where an earlier pass stopped.
 	resumed bool
 	// brokenOff says why the first look did not reach every reference.
@@ -145,7 +148,7 @@ func (p *engine) postpone(t reconcile.Target) {
 }
 
 func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
-	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}, answers: map[string]ledger.Answer{}}
+	l := &look{target: t, src: p.opts.Open(t), verdicts: map[reconcile.Verdict]int64{}, bases: map[objstore.Location]*base{}, answers: map[string]ledger.Answer{}, asked: map[string][]string{}}
 	l.result = reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), NotChecked: []reconcile.NotChecked{}}
 	if t.Registry != "" {
 		l.result.Registry = reconcile.Ptr(t.Registry)
@@ -294,7 +297,9 @@ func (p *engine) headAll(ctx context.Context, l *look) error {
 			}
 			return nil
 		})
-		if walked++; walked%checkpointEvery == 0 {
+		// While an earlier pass's suspects are looked at again, its checkpoint stands: it
+		// holds those that are still to come.
+		if walked++; walked > len(again) && walked%checkpointEvery == 0 {
 			// What is recorded must have been answered.
 			flying.Wait()
 			if err := p.checkpoint(gctx, l); err != nil {

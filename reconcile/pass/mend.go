@@ -37,7 +37,20 @@ type mending struct {
 	write sync.Mutex
 	// ask guards src, whose metadata is asked from one goroutine at a time.
 	ask sync.Mutex
-	err atomic.Pointer[error]
+	// done ends the work on the target: its record cannot be kept any more.
+	done atomic.Bool
+	// err is for the caller (guarded by write): the ledger is out of reach.
+	err error
+	// unknown are attempts of which nobody knows whether they wrote (guarded by write).
+	unknown []unknown
+}
+
+// unknown is an attempt whose outcome is recorded last: from then on the ledger lets
+// nothing more be intended for the target, and one object must hold up no other.
+type unknown struct {
+	f   *reconcile.Finding
+	r   mend.Result
+	rec ledger.Repair
 }
 
 // mendAll brings back what the actions name, under the target's lock. One object
@@ -54,52 +67,67 @@ func (a *applier) mendAll(ctx context.Context, t reconcile.Target, lease ledger.
 	g := new(errgroup.Group)
 	g.SetLimit(mendsAtOnce)
 	for _, i := range a.findingsOf(t, actions) {
-		if ctx.Err() != nil || m.err.Load() != nil {
+		if ctx.Err() != nil || m.done.Load() {
 			break
 		}
-		if !a.mayMend() {
+		f := &a.out.Findings[i]
+		if !a.mayMend(f.Ref.Size) {
 			a.opts.Logger.Info("the budget for bringing objects back is spent", "target", t.Name)
 			break
 		}
 		g.Go(func() error {
-			m.one(ctx, &a.out.Findings[i], prover)
+			a.mended.bytes.Add(m.one(ctx, f, prover) - f.Ref.Size)
 			return nil
 		})
 	}
 	_ = g.Wait()
-	if err := m.err.Load(); err != nil {
-		return *err
+	m.write.Lock()
+	defer m.write.Unlock()
+	for _, u := range m.unknown {
+		m.settled(ctx, u.f, u.r, u.rec, false)
 	}
-	return nil
+	return m.err
 }
 
 // findingsOf are the findings that the actions are about, by their place in the
 // outcome.
 func (a *applier) findingsOf(t reconcile.Target, actions []reconcile.PlanAction) []int {
+	type step struct {
+		action reconcile.Action
+		file   string
+	}
+	planned := map[step]bool{}
+	for _, act := range actions {
+		for _, file := range act.Files {
+			planned[step{act.Action, file}] = true
+		}
+	}
 	var out []int
 	for i := range a.out.Findings {
 		f := &a.out.Findings[i]
-		if f.Target != t.Name || f.Store != t.Store || len(f.BlockedBy) > 0 {
-			continue
-		}
-		if slices.ContainsFunc(actions, func(act reconcile.PlanAction) bool {
-			return act.Action == f.ProposedAction && slices.Contains(act.Files, f.Path)
-		}) {
+		if f.Target == t.Name && f.Store == t.Store && len(f.BlockedBy) == 0 && planned[step{f.ProposedAction, f.Path}] {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// mayMend reports whether the pass's budget allows another object.
-func (a *applier) mayMend() bool {
-	o := a.opts.Mend
-	return (o.MaxObjects == 0 || a.mended.objects.Load() < o.MaxObjects) && (o.MaxBytes == 0 || a.mended.bytes.Load() < o.MaxBytes)
+// mayMend takes one object of so many recorded bytes (0: not recorded) from the pass's
+// budget, unless that is spent. What is under way counts as if it were back; the first
+// object may be larger than the whole budget.
+func (a *applier) mayMend(size int64) bool {
+	o, m := a.opts.Mend, &a.mended
+	taken := m.bytes.Load()
+	if o.MaxObjects > 0 && m.objects.Load() >= o.MaxObjects || o.MaxBytes > 0 && taken > 0 && taken+max(size, 1) > o.MaxBytes {
+		return false
+	}
+	m.objects.Add(1)
+	m.bytes.Add(size)
+	return true
 }
 
-// one brings back one object.
-func (m *mending) one(ctx context.Context, f *reconcile.Finding, prover reconcile.Prover) {
-	m.mended.objects.Add(1)
+// one brings back one object. bytes are those that are back, or may be.
+func (m *mending) one(ctx context.Context, f *reconcile.Finding, prover reconcile.Prover) (bytes int64) {
 	p, r := m.opts.Mend.Mender.Prepare(ctx, mend.Job{Target: m.t, Finding: *f, Prover: prover, Peers: m.having(f), StillNamed: func(ctx context.Context) (bool, error) {
 		m.ask.Lock()
 		defer m.ask.Unlock()
@@ -109,34 +137,58 @@ func (m *mending) one(ctx context.Context, f *reconcile.Finding, prover reconcil
 		}
 		return rev.Named[0], nil
 	}})
-	if p == nil {
-		if ctx.Err() == nil {
-			m.settled(ctx, f, r, m.plainMend(f, r), true)
-		}
-		return
+	if p != nil {
+		defer p.Close()
 	}
-	defer p.Close()
 	m.write.Lock()
 	defer m.write.Unlock()
-	if ctx.Err() != nil || m.err.Load() != nil {
-		return
+	if ctx.Err() != nil || m.done.Load() {
+		return 0
 	}
 	rec := m.plainMend(f, r)
-	if err := m.opts.Ledger.Intend(ctx, m.lease, rec); err != nil {
-		if errors.Is(err, ledger.ErrFenced) {
-			m.setState(m.t, reconcile.StateLocked, "lock_lost")
-		}
-		err = fmt.Errorf("record that %s is brought back, before it is: %w", f.Path, err)
-		m.err.CompareAndSwap(nil, &err)
-		return
+	if p == nil {
+		m.settled(ctx, f, r, rec, true)
+		return 0
 	}
-	m.settled(ctx, f, p.Write(ctx), rec, false)
+	switch err := m.opts.Ledger.Intend(ctx, m.lease, rec); {
+	case err == nil:
+	case errors.Is(err, ledger.ErrFenced):
+		m.stop(nil)
+		m.setState(m.t, reconcile.StateLocked, "lock_lost")
+		return 0
+	case errors.Is(err, ledger.ErrUnsettled):
+		m.stop(nil)
+		m.setState(m.t, reconcile.StateFailed, "unsettled_repair")
+		m.out.codes = append(m.out.codes, reconcile.ExitCommitFailed)
+		return 0
+	default:
+		m.stop(fmt.Errorf("record that %s is brought back, before it is: %w", f.Path, err))
+		return 0
+	}
+	if r = p.Write(ctx); r.Outcome == mend.Uncertain {
+		m.unknown = append(m.unknown, unknown{f, r, rec})
+	} else {
+		m.settled(ctx, f, r, rec, false)
+	}
+	return r.Bytes
 }
 
-// having are the peers that said they hold a copy of the object.
+// stop ends the work on the target, with an error when that of the whole pass ends.
+func (m *mending) stop(err error) {
+	m.done.Store(true)
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+// having are the peers that said they hold a copy of the object. Of an object with
+// older versions none was asked; when none of those is any good, all are tried.
 func (m *mending) having(f *reconcile.Finding) []reconcile.Peer {
 	if m.opts.Peers == nil {
 		return nil
+	}
+	if f.Restorable {
+		return m.opts.Peers(m.t)
 	}
 	return slices.DeleteFunc(slices.Clone(m.opts.Peers(m.t)), func(p reconcile.Peer) bool { return !slices.Contains(f.PeersHaving, p.Name()) })
 }
@@ -170,48 +222,59 @@ var mendStates = map[mend.Outcome]string{mend.Failed: ledger.StateFailed, mend.R
 	mend.Conflict: ledger.StateConflict, mend.Uncertain: ledger.StateUncertain}
 
 // settled records what became of an attempt, and what it means for the next one.
-// unwritten: no write was intended.
+// unwritten: no write was intended. The caller holds m.write.
 func (m *mending) settled(ctx context.Context, f *reconcile.Finding, r mend.Result, rec ledger.Repair, unwritten bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleGrace)
 	defer cancel()
-	if unwritten {
-		m.write.Lock()
-		defer m.write.Unlock()
+	o := mendOutcome(r)
+	if r.Outcome == mend.Restored {
+		m.out.Totals.BytesRestored += r.Bytes
 	}
+	told := &rec.RepairOutcome
+	told.State, told.Error, told.BytesRestored, told.Proof, told.DurationMS = o.State, o.Error, o.BytesRestored, o.Proof, o.DurationMS
+	if unwritten {
+		if err := m.opts.Ledger.Note(ctx, rec); err != nil {
+			m.stop(fmt.Errorf("record that %s was not brought back: %w", f.Path, err))
+			return
+		}
+	} else if err := m.opts.Ledger.Settle(ctx, m.lease, rec.RepairID, o); err != nil {
+		m.unsettled(rec, o, r, err)
+		return
+	}
+	m.out.Repairs = append(m.out.Repairs, *told)
+	m.tell(ctx, f, r, rec)
+}
+
+// mendOutcome is an attempt's outcome as the ledger keeps it.
+func mendOutcome(r mend.Result) ledger.Outcome {
 	o := ledger.Outcome{State: mendStates[r.Outcome], Proof: nonEmpty(r.Proof), DurationMS: reconcile.Ptr(r.Duration.Milliseconds()), Source: nonEmpty(r.Source)}
 	if r.Outcome == mend.Restored {
 		o.BytesRestored = &r.Bytes
-		m.mended.bytes.Add(r.Bytes)
-		m.out.Totals.BytesRestored += r.Bytes
-	} else {
-		text := "no reason was given"
-		if r.Err != nil {
-			text = r.Err.Error()
-		}
-		if r.Reason != "" {
-			text = r.Reason + ": " + text
-		}
-		o.Error = &text
+		return o
 	}
-	var err error
-	if unwritten {
-		rec.State, rec.Error = o.State, o.Error
-		rec.Proof, rec.DurationMS = o.Proof, o.DurationMS
-		err = m.opts.Ledger.Note(ctx, rec)
-	} else {
-		err = m.opts.Ledger.Settle(ctx, m.lease, rec.RepairID, o)
+	text := "no reason was given"
+	if r.Err != nil {
+		text = r.Err.Error()
 	}
-	if err != nil {
-		if r.Outcome == mend.Restored {
-			m.lost(m.t, rec, o, err)
-		}
-		m.err.CompareAndSwap(nil, &err)
+	if r.Reason != "" {
+		text = r.Reason + ": " + text
+	}
+	o.Error = &text
+	return o
+}
+
+// unsettled handles an attempt that was intended and whose outcome the ledger did not
+// take. Nothing more is written to the target.
+func (m *mending) unsettled(rec ledger.Repair, o ledger.Outcome, r mend.Result, err error) {
+	m.stop(nil)
+	if errors.Is(err, ledger.ErrFenced) && r.Outcome != mend.Restored && r.Outcome != mend.Uncertain {
+		// Nothing landed, and whoever took the lock finds that out by itself.
+		m.opts.Logger.Warn("the lock was lost while an object was brought back; nothing of it was stored", "target", m.t.Name, "repair_id", rec.RepairID, "outcome", o.State, "err", err)
+		m.out.Repairs = append(m.out.Repairs, rec.RepairOutcome)
+		m.setState(m.t, reconcile.StateLocked, "lock_lost")
 		return
 	}
-	rec.RepairOutcome.State, rec.RepairOutcome.Error, rec.RepairOutcome.BytesRestored = o.State, o.Error, o.BytesRestored
-	rec.RepairOutcome.Proof, rec.RepairOutcome.DurationMS = o.Proof, o.DurationMS
-	m.out.Repairs = append(m.out.Repairs, rec.RepairOutcome)
-	m.tell(ctx, f, r, rec)
+	m.lost(m.t, rec, o, err)
 }
 
 // tell logs an attempt, marks the finding, and remembers when to try again.
@@ -236,6 +299,9 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	if r.Reason == mend.ReasonSuperseded {
 		return
 	}
+	if r.Outcome == mend.Refused {
+		m.setState(m.t, reconcile.StateRefused, r.Reason)
+	}
 	if _, err := m.opts.Ledger.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: r.SaidNo, Text: deref(rec.RepairOutcome.Error)}); err != nil {
 		m.opts.Logger.Error("count a failed attempt", "path", f.Path, "err", err)
 	}
@@ -248,7 +314,8 @@ func nonEmpty(s string) *string {
 	return &s
 }
 
-// mended counts what a pass brought back.
+// mended counts, of a pass, the objects that were tried, and the bytes that are back or
+// under way.
 type mended struct{ objects, bytes atomic.Int64 }
 
 // settleMend is the outcome of an attempt whose process died: writing is harmless to

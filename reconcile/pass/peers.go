@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -69,12 +70,19 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 			continue
 		}
 		if err := p.enter(ctx, lane); err != nil {
-			s.find.BlockedBy = append(s.find.BlockedBy, blockedRung(peers[0]))
+			for _, peer := range peers {
+				s.find.BlockedBy = append(s.find.BlockedBy, blockedRung(peer))
+			}
 			continue
 		}
 		g.Go(func() error {
 			defer p.leave(lane)
-			p.askEach(ctx, s, peers)
+			outside := p.askEach(ctx, s, peers)
+			if ctx.Err() == nil {
+				l.mu.Lock()
+				l.asked[s.find.FindingID] = outside
+				l.mu.Unlock()
+			}
 			return nil
 		})
 	}
@@ -113,12 +121,13 @@ func (s *suspect) remember(peers []reconcile.Peer, was ledger.Refetch) {
 	s.lostWhenAllSaidNo()
 }
 
-// askEach asks every peer for one object.
-func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer) {
+// askEach asks every peer for one object. outside are those that cannot hold it.
+func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer) (outside []string) {
 	for _, peer := range peers {
 		_, err := peer.Ask(ctx, s.ref)
 		switch {
 		case errors.Is(err, reconcile.ErrNotBelow):
+			outside = append(outside, peer.Name())
 			continue
 		case err == nil:
 			s.find.PeersHaving = append(s.find.PeersHaving, peer.Name())
@@ -129,6 +138,7 @@ func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer
 		s.find.PeersAsked = append(s.find.PeersAsked, peer.Name())
 	}
 	s.lostWhenAllSaidNo()
+	return outside
 }
 
 // lostWhenAllSaidNo says lost of what is missing, of what no version is left, and of
@@ -136,7 +146,7 @@ func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer
 func (s *suspect) lostWhenAllSaidNo() {
 	f := &s.find
 	open := slices.ContainsFunc(f.BlockedBy, func(b string) bool {
-		return b == reconcile.BlockedVersionsUnknown || len(b) > len(reconcile.BlockedRungOpen) && b[:len(reconcile.BlockedRungOpen)] == reconcile.BlockedRungOpen
+		return b == reconcile.BlockedVersionsUnknown || strings.HasPrefix(b, reconcile.BlockedRungOpen)
 	})
 	if f.Verdict == reconcile.Missing && !open && len(f.PeersAsked) > 0 && len(f.PeersHaving) == 0 {
 		f.Verdict = reconcile.Lost
@@ -151,18 +161,13 @@ func (p *engine) rememberPeers(ctx context.Context, l *look, findings []reconcil
 	}
 	for i := range findings {
 		f := &findings[i]
-		if len(f.PeersAsked) == 0 || len(f.PeersHaving) > 0 || droppable(f.Role) || !f.Verdict.Damaged() {
+		outside, asked := l.asked[f.FindingID]
+		if !asked || len(f.PeersAsked) == 0 || len(f.PeersHaving) > 0 || droppable(f.Role) || !f.Verdict.Damaged() {
 			continue
 		}
-		past, err := p.refetches(ctx, []string{f.FindingID})
-		if err != nil {
-			return err
-		}
-		if was, ok := past[f.FindingID]; ok && !was.Due && !p.opts.Recall.AskAgain {
-			continue // nobody was asked this time
-		}
+		// Who cannot hold it will not have it the next time either.
 		if _, err := p.opts.Recall.Memory.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: f.FindingID, Target: l.target.Location.Canonical(),
-			PeersSaidNo: saidNo(f), Text: "no peer has a copy"}); err != nil {
+			PeersSaidNo: append(saidNo(f), outside...), Text: "no peer has a copy"}); err != nil {
 			return fmt.Errorf("%w: note that no peer has %s: %w", errMemory, f.Path, err)
 		}
 	}

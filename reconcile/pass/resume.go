@@ -16,6 +16,9 @@ type resumable interface {
 	// Resume makes the walk begin there. An error says that the position is not good any
 	// more.
 	Resume(ctx context.Context, position string) error
+	// SourceID names what positions are good in: other references, or others of them,
+	// have another.
+	SourceID() string
 	// Named resolves references by their paths, as the metadata says now; what it no
 	// longer names is left out.
 	Named(ctx context.Context, paths []string) ([]reconcile.Reference, error)
@@ -40,7 +43,7 @@ func (p *engine) resume(ctx context.Context, l *look) ([]reconcile.Reference, er
 	if err != nil {
 		return nil, fmt.Errorf("%w: where the look at %s stopped: %w", errMemory, l.target.Name, err)
 	}
-	if cp == nil || cp.SourceID != p.opts.Depth.String() {
+	if cp == nil || cp.SourceID != p.sourceID(src) {
 		return nil, nil
 	}
 	if err := src.Resume(ctx, cp.Position); err != nil {
@@ -60,15 +63,23 @@ func (p *engine) resume(ctx context.Context, l *look) ([]reconcile.Reference, er
 	return again, nil
 }
 
-// checkpoint records how far a walk came. Nothing of the target is in flight.
+// sourceID names what a checkpoint is good for: a deeper look goes on from none of a
+// shallow one.
+func (p *engine) sourceID(src resumable) string { return p.opts.Depth.String() + " " + src.SourceID() }
+
+// checkpoint records how far a walk came. Nothing of the target is in flight; when ctx
+// ended, not all of it was answered.
 func (p *engine) checkpoint(ctx context.Context, l *look) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	src, ok := l.src.(resumable)
 	if !ok || !p.remembers() || src.Position() == "" {
 		return nil
 	}
 	l.mu.Lock()
 	n := int64(len(l.suspects))
-	cp := ledger.Checkpoint{Position: src.Position(), SourceID: p.opts.Depth.String(), References: l.result.References - n, Checked: l.result.Checked - n,
+	cp := ledger.Checkpoint{Position: src.Position(), SourceID: p.sourceID(src), References: l.result.References - n, Checked: l.result.Checked - n,
 		Present: l.verdicts[reconcile.Present], Suspects: make([]string, 0, n)}
 	for i := range l.suspects {
 		cp.Suspects = append(cp.Suspects, l.suspects[i].ref.Path)
