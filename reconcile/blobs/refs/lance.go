@@ -151,9 +151,10 @@ func (l *lanceRows) explain(err error) error {
 }
 
 func (l *lanceRows) each(yield func(*row) bool) error {
-	names := []string{}
+	var names []string
 	at := [4]int{-1, -1, -1, -1}
-	for i, name := range [...]string{l.cols.Key, l.cols.Size, l.cols.Checksum, l.cols.Record} {
+	wanted := [4]string{l.cols.Key, l.cols.Size, l.cols.Checksum, l.cols.Record}
+	for i, name := range wanted {
 		if name != "" {
 			at[i] = len(names)
 			names = append(names, name)
@@ -167,7 +168,7 @@ func (l *lanceRows) each(yield func(*row) bool) error {
 		if err != nil {
 			return l.explain(err)
 		}
-		b := lanceBatch{names: names}
+		b := lanceBatch{names: wanted}
 		for i, k := range at {
 			if k >= 0 {
 				b.cols[i] = rows.Columns[k]
@@ -199,7 +200,7 @@ func (l *lanceRows) each(yield func(*row) bool) error {
 // lanceBatch is the columns key, size, checksum and record of some rows; nil where not
 // asked for.
 type lanceBatch struct {
-	names []string
+	names [4]string
 	cols  [4]*datafile.Array
 }
 

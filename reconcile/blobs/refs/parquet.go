@@ -292,6 +292,7 @@ func (c *parquetColumn) size(v parquet.Value, r *row) {
 		return
 	}
 	ok := true
+	as := v.String
 	switch v.Kind() {
 	case parquet.ByteArray:
 		r.setSize(string(v.ByteArray()))
@@ -301,6 +302,7 @@ func (c *parquetColumn) size(v parquet.Value, r *row) {
 	case parquet.Double:
 		r.rec.Size, ok = floatSize(v.Double())
 	default:
+		as = func() string { return c.text(v) }
 		n, negative := c.whole(v)
 		for range c.scale {
 			ok = ok && n%10 == 0
@@ -311,7 +313,7 @@ func (c *parquetColumn) size(v parquet.Value, r *row) {
 		}
 	}
 	if !ok {
-		r.badSize = v.String()
+		r.badSize = as()
 	}
 }
 
