@@ -158,10 +158,14 @@ type cursor struct {
 	err   error   // it cannot be enumerated any further
 	lost  int64   // blobs of other nodes' keys, which it may hold
 	bad   int64   // records without a key, not told yet
+	first string  // the first key of the page before
 }
 
 // maxOnSick is how many blobs of a node that cannot be enumerated are looked at anyway.
 const maxOnSick = 1000
+
+// errSamePage: a node that ignores where to begin would be asked for ever.
+var errSamePage = errors.New("a page does not begin after the key that it was to begin after")
 
 // fill reads the next page behind ahead, if need be a second time.
 func (cu *cursor) fill(ctx context.Context, g *group) error {
@@ -179,9 +183,16 @@ func (cu *cursor) fill(ctx context.Context, g *group) error {
 	end := len(rows) < g.page
 	for i, r := range rows {
 		key, ok := keyText(r[g.key])
-		switch name := EncodeKey(key); {
+		name := EncodeKey(key)
+		if ok && i == 0 {
+			if name == cu.first {
+				return errSamePage
+			}
+			cu.first = name
+		}
+		switch {
 		case ok && name == after:
-			return fmt.Errorf("node %s: a page repeats the key that it was to begin after", cu.n.cfg.Name)
+			return errSamePage
 		case ok:
 			cu.ahead = append(cu.ahead, entry{name, r})
 			after = name

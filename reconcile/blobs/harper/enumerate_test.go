@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -150,14 +153,18 @@ func TestWhatARecordSaysWrongly(t *testing.T) {
 // nodes have, and what only some of them hold is told.
 func TestTheUnionOfNodesIsWhole(t *testing.T) {
 	t.Parallel()
+	var all []*harperfake.Server
+	for range 3 {
+		all = append(all, start(t, harperfake.Options{Less: byLength}))
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
 		keys := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-c.]{1,3}`), 0, 25, rapid.ID).Draw(rt, "keys")
-		var servers []*harperfake.Server
+		servers := all[:nodes]
 		want := map[string]bool{}
 		partial := 0
-		for range nodes {
-			servers = append(servers, start(t, harperfake.Options{Less: byLength}))
+		for _, s := range servers {
+			s.Table("data", "Doc", "id") // empty again
 		}
 		for _, k := range keys {
 			mask := rapid.IntRange(1, 1<<nodes-1).Draw(rt, "on")
@@ -283,5 +290,26 @@ func TestANodeThatCannotBeEnumeratedIsTold(t *testing.T) {
 		if err == nil || errors.As(err, new(*refs.RowError)) {
 			t.Errorf("no node answers: %v", err)
 		}
+	}
+}
+
+// A node that ignores conditions, as one does whose key attribute is another, would be
+// walked for ever.
+func TestANodeThatIgnoresWhereToBeginIsAnError(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `[{"id":"a"},{"id":"b"}]`)
+	}))
+	t.Cleanup(s.Close)
+	cfg := Config{Name: "c", Nodes: []Node{{Name: "a", URL: s.URL}}, Sets: []Set{{Database: "d", Table: "Doc", Attributes: []string{"body"}, PageSize: 2}}}
+	var last error
+	n := 0
+	for _, err := range cluster(t, cfg).Records().Records(t.Context(), "") {
+		if last = err; err == nil {
+			n++
+		}
+	}
+	if !errors.Is(last, errSamePage) || n > 2 {
+		t.Errorf("%d records, %v", n, last)
 	}
 }

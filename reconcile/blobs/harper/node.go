@@ -128,14 +128,14 @@ func (n *node) do(ctx context.Context, req *http.Request, h how) (*reply, error)
 	}
 	req.Header.Set("Accept-Encoding", "identity")
 	rctx, cancel := context.WithCancelCause(ctx)
-	first := time.AfterFunc(n.timers.Connect+n.timers.FirstByte, func() { cancel(errNoResponse) })
-	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { first.Reset(n.timers.FirstByte) }}
+	first := &firstByte{timer: time.AfterFunc(n.timers.Connect+n.timers.FirstByte, func() { cancel(errNoResponse) })}
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { first.sent(n.timers.FirstByte) }}
 	client := n.client
 	if h.fresh {
 		client = n.fresh
 	}
 	resp, err := client.Do(req.WithContext(httptrace.WithClientTrace(rctx, trace)))
-	first.Stop()
+	first.answered()
 	if err != nil {
 		cause := context.Cause(rctx)
 		cancel(nil)
@@ -145,6 +145,7 @@ func (n *node) do(ctx context.Context, req *http.Request, h how) (*reply, error)
 	total := time.AfterFunc(n.timers.total(resp.ContentLength), func() { cancel(errTooSlow) })
 	body := &timedBody{rc: resp.Body, parent: ctx, ctx: rctx, stall: n.timers.Stall}
 	body.timer = time.AfterFunc(n.timers.Stall, func() { cancel(errStalled) })
+	body.timer.Stop() // only a Read waits for the node
 	body.free = sync.OnceFunc(func() {
 		total.Stop()
 		body.timer.Stop()
@@ -156,6 +157,29 @@ func (n *node) do(ctx context.Context, req *http.Request, h how) (*reply, error)
 		r.date = at.UTC()
 	}
 	return r, nil
+}
+
+// firstByte is the timer of an answer's head. That a request was written is told by
+// another goroutine, which may come to it only after the answer is there.
+type firstByte struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	done  bool
+}
+
+func (f *firstByte) sent(wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.done {
+		f.timer.Reset(wait)
+	}
+}
+
+func (f *firstByte) answered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = true
+	f.timer.Stop()
 }
 
 // reason says why there was no answer. The text of the client's error is left out: it
