@@ -5,6 +5,7 @@ package blobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -39,7 +40,9 @@ type Options struct {
 	Allow []objstore.Location
 	// Records are the references.
 	Records refs.Reader
-	Stores  Stores
+	// ID names where the references come from: positions are good for no other.
+	ID     string
+	Stores Stores
 	// PendingMaxAge is how long a blob may be on its way after its record was made.
 	PendingMaxAge time.Duration
 	// Sample is the share of blobs that is looked at, above 0 and at most 1: the same
@@ -65,7 +68,8 @@ type Collection struct {
 	namedSince time.Time
 
 	mu sync.Mutex // guards the rest
-	// position goes on after what was yielded so far; begin is where the walk starts.
+	// position of the records goes on after what was yielded so far; begin is where the
+	// walk starts.
 	position, begin string
 	// bad are the rows that name no blob as they stand, by reason.
 	bad     map[string]badRows
@@ -73,8 +77,8 @@ type Collection struct {
 }
 
 type badRows struct {
-	count int64
-	first string
+	Count int64  `json:"count"`
+	First string `json:"first"`
 }
 
 var (
@@ -122,16 +126,14 @@ func (c *Collection) References(ctx context.Context) iter.Seq2[reconcile.Referen
 				yield(reconcile.Reference{}, err)
 				return
 			}
-			if !c.chosen(rec.Key) {
-				c.mu.Lock()
-				c.sampled++
-				c.mu.Unlock()
-				continue
-			}
+			chosen := c.chosen(rec.Key)
 			c.mu.Lock()
 			c.position = rec.Position // goes on after this one, which is looked at now
+			if !chosen {
+				c.sampled++
+			}
 			c.mu.Unlock()
-			if !yield(c.reference(rec), nil) {
+			if chosen && !yield(c.reference(rec), nil) {
 				return
 			}
 		}
@@ -143,10 +145,10 @@ func (c *Collection) note(row *refs.RowError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bad[row.Reason]
-	if b.count == 0 {
-		b.first = row.Error()
+	if b.Count == 0 {
+		b.First = row.Error()
 	}
-	b.count += max(row.Count, 1)
+	b.Count += max(row.Count, 1)
 	c.bad[row.Reason] = b
 	if row.Position != "" {
 		c.position = row.Position
@@ -187,17 +189,20 @@ func (c *Collection) reference(rec refs.Record) reconcile.Reference {
 // locate finds the place of a key. Keys are exact: only an absolute URI is parsed, and
 // only a path on disk can be left by "..".
 func (c *Collection) locate(key string) (loc, base objstore.Location, reason string) {
-	if scheme, _, ok := strings.Cut(key, "://"); ok && scheme != "" && !strings.ContainsAny(scheme, "/ ") {
+	if absolute(key) {
 		loc, err := c.opts.Stores.Locate(key)
-		if err != nil {
-			return loc, base, reasonBadKey
+		switch {
+		case errors.Is(err, objstore.ErrUnsupported):
+			return loc, base, reasonOutside // at any rate not below what can be looked at
+		case err != nil:
+			return objstore.Location{}, base, reasonBadKey
 		}
 		for _, at := range append([]objstore.Location{c.opts.Root}, c.opts.Allow...) {
-			if _, below := loc.Rel(at); below {
+			if name, below := loc.Rel(at); below && name != "" {
 				return loc, at, ""
 			}
 		}
-		return loc, base, reasonOutside
+		return objstore.Location{}, base, reasonOutside
 	}
 	root := c.opts.Root
 	if root.Scheme == "file" && slices.Contains(strings.Split(key, "/"), "..") {
@@ -211,6 +216,18 @@ func (c *Collection) locate(key string) (loc, base objstore.Location, reason str
 	return loc, root, ""
 }
 
+// absolute reports whether a key is a URI: a scheme as RFC 3986 has it, and "://".
+func absolute(key string) bool {
+	scheme, _, ok := strings.Cut(key, "://")
+	for i, r := range scheme {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || (r < '0' || r > '9') && r != '+' && r != '-' && r != '.') {
+			return false
+		}
+	}
+	return ok && scheme != ""
+}
+
 // Unread implements reconcile.Source.
 func (c *Collection) Unread() []reconcile.NotChecked {
 	c.mu.Lock()
@@ -218,7 +235,7 @@ func (c *Collection) Unread() []reconcile.NotChecked {
 	var out []reconcile.NotChecked
 	for _, reason := range slices.Sorted(maps.Keys(c.bad)) {
 		b := c.bad[reason]
-		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlob, Count: reconcile.Ptr(b.count), Reason: "rows of the references: " + b.first})
+		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlob, Count: reconcile.Ptr(b.Count), Reason: "rows of the references: " + b.First})
 	}
 	if c.sampled > 0 {
 		out = append(out, reconcile.NotChecked{Role: reconcile.RoleBlob, Count: reconcile.Ptr(c.sampled), Reason: fmt.Sprintf("a sample of %g is looked at", c.opts.Sample)})
@@ -226,30 +243,57 @@ func (c *Collection) Unread() []reconcile.NotChecked {
 	return out
 }
 
+// stand is where a walk stands: what it counted would be told by nobody if it went on
+// without.
+type stand struct {
+	Position []byte             `json:"position"` // keys need not be UTF-8
+	Sampled  int64              `json:"sampled"`
+	Bad      map[string]badRows `json:"bad"`
+}
+
 // Position is where a walk may go on that is broken off now; empty when it cannot.
 func (c *Collection) Position() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.opts.Records.Resumable() {
+	if !c.opts.Records.Resumable() || c.position == "" {
 		return ""
 	}
-	return c.position
+	b, err := json.Marshal(stand{[]byte(c.position), c.sampled, c.bad})
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// SourceID names what positions are good in: these references, and of a sample the
+// share and the day.
+func (c *Collection) SourceID() string {
+	if c.opts.Sample >= 1 {
+		return c.opts.ID
+	}
+	return fmt.Sprintf("%s, %g of it on %s", c.opts.ID, c.opts.Sample, c.opts.Day.UTC().Format(time.DateOnly))
 }
 
 // Resume makes the walk go on at a position; it comes before References. An error says
 // that the position is not good any more.
 func (c *Collection) Resume(ctx context.Context, position string) error {
-	if !c.opts.Records.Resumable() {
+	var s stand
+	if err := json.Unmarshal([]byte(position), &s); err != nil || len(s.Position) == 0 || !c.opts.Records.Resumable() {
 		return refs.ErrPositionGone
 	}
-	for _, err := range c.opts.Records.Records(ctx, position) {
-		var row *refs.RowError
-		if err != nil && !errors.As(err, &row) {
+	at := string(s.Position)
+	for _, err := range c.opts.Records.Records(ctx, at) {
+		// What else is wrong the walk itself will meet, and the position stays good.
+		if errors.Is(err, refs.ErrPositionGone) {
 			return err
 		}
 		break
 	}
-	c.begin, c.position = position, position
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begin, c.position, c.sampled = at, at, s.Sampled
+	c.bad = map[string]badRows{}
+	maps.Copy(c.bad, s.Bad)
 	return nil
 }
 
@@ -321,10 +365,16 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 			// Something is there, and nothing says that it is worse than nothing.
 			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
 		}
+		if _, below := f.Ref.Location.Rel(c.opts.Root); !below && f.ProposedAction != reconcile.ActionNone {
+			// What lies elsewhere is looked at only.
+			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedOutsideRoot)
+		}
 		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
-			// Of what blocks, only these are about bringing a blob back.
+			// Of what blocks, only these are about bringing a blob back; where nothing is to
+			// be done, what is not known says why the blob is not lost.
 			mine := b == reconcile.BlockedAcknowledged || strings.HasPrefix(b, "replace_") || b == reconcile.BlockedOutsideRoot
-			return !mine && (f.ProposedAction != reconcile.ActionNone || !strings.HasPrefix(b, reconcile.BlockedRungOpen))
+			why := f.ProposedAction == reconcile.ActionNone && (b == reconcile.BlockedVersionsUnknown || strings.HasPrefix(b, reconcile.BlockedRungOpen))
+			return !mine && !why
 		})
 		if len(f.BlockedBy) > 0 {
 			continue
