@@ -58,7 +58,7 @@ func makeTree(t *testing.T, out string, env []string, args ...string) tree {
 
 // expect are the findings that the tree's damages must give, and what the registries
 // must say of targets. A store that lost everything names its objects by number only:
-// every data file that was there. Blobs that records refer to are another matter.
+// every data file that was there.
 func (tr tree) expect(t *testing.T, d document) (findings, registry []string) {
 	t.Helper()
 	findings, registry = []string{}, []string{}
@@ -68,6 +68,8 @@ func (tr tree) expect(t *testing.T, d document) (findings, registry []string) {
 			registry = append(registry, b.Target+" "+b.Verdict)
 			continue
 		case *b.Role == "blob":
+			// The context table names its blobs in a column, and the collection is its own target.
+			findings = append(findings, strings.Join([]string{"blobs:ctx", *b.Role, b.Verdict, b.Object}, " "))
 			continue
 		case b.Kind != "all_data_missing":
 			findings = append(findings, strings.Join([]string{b.Target, *b.Role, b.Verdict, b.Object}, " "))
@@ -134,7 +136,7 @@ func reportOnly(d document) []string {
 func repairTree(t *testing.T, env []string, dir, uri string, before document) {
 	t.Helper()
 	config := filepath.Join(dir, "reconcile.yaml")
-	text := fmt.Sprintf("database: %q\nstores: [{name: rk, uri: %q, discover: both}]\nverify: {confirm_after: 1s, min_manifest_age: 0s}\n%s", "sqlite:"+filepath.Join(dir, "ledger.db"), uri, fullAtOnce)
+	text := fmt.Sprintf("database: %q\n%sverify: {confirm_after: 1s, min_manifest_age: 0s, pending_max_age: 0s}\n%s", "sqlite:"+filepath.Join(dir, "ledger.db"), treePlaces(uri), fullAtOnce)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +162,16 @@ func repairTree(t *testing.T, env []string, dir, uri string, before document) {
 	}
 }
 
+// treePlaces are the store root of a tree, and the blobs that its context table names.
+func treePlaces(uri string) string {
+	return fmt.Sprintf("stores: [{name: rk, uri: %q, discover: both}]\nblobs: [{name: ctx, uri: %q, references: {lance: {uri: %q}}}]\n", uri, uri+"-blobs", uri+"/ctx-0000.lance")
+}
+
 // both looks at a root by registries and listing.
 func both(t *testing.T, dir, uri string) []string {
 	t.Helper()
 	config := filepath.Join(dir, "look.yaml")
-	text := fmt.Sprintf("stores: [{name: rk, uri: %q, discover: both}]\n", uri)
+	text := treePlaces(uri) + "verify: {pending_max_age: 0s}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (a *app) printPass(p reconcile.Pass, f *lookFlags, s *settings) error {
 		return report.JSON(a.stdout, p)
 	}
 	_, tty := terminal(a.stdout)
-	return report.Text(a.stdout, p, report.TextOptions{Color: tty && os.Getenv("NO_COLOR") == "", Command: s.command, Verbose: f.verbose, CanRepair: true})
+	return report.Text(a.stdout, p, report.TextOptions{Color: tty && os.Getenv("NO_COLOR") == "", Command: s.command, Verbose: f.verbose, CanRepair: true, CanRestore: true})
 }
 
 // oneLine keeps joined errors on the line they are told on.

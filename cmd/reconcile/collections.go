@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -123,9 +125,27 @@ func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 			return tables.New(t, stores, w.found.tableOptions(t, w.s, w.log))
 		}
 		v := w.s.verify
-		return blobs.New(t, blobs.Options{Root: c.root, Allow: c.allow, Records: c.reader, Stores: stores,
+		return blobs.New(t, blobs.Options{Root: c.root, Allow: c.allow, Records: c.reader, ID: referencesID(c.cfg.References), Stores: stores,
 			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), Logger: w.log})
 	}
+}
+
+// referencesID is a digest of where references are read from, secrets included.
+func referencesID(r config.BlobReferences) string {
+	h := sha256.New()
+	switch {
+	case r.Postgres != nil:
+		fmt.Fprintf(h, "postgres %q %q", r.Postgres.URL.Reveal(), r.Postgres.Query)
+	case r.Lance != nil:
+		fmt.Fprintf(h, "lance %+v", *r.Lance)
+	case r.CSV != nil:
+		fmt.Fprintf(h, "csv %+v", *r.CSV)
+	case r.JSONL != nil:
+		fmt.Fprintf(h, "jsonl %+v", *r.JSONL)
+	case r.Parquet != nil:
+		fmt.Fprintf(h, "parquet %+v", *r.Parquet)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // throttle is verify.max_bytes_per_second, one bound for the whole process.

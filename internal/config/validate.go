@@ -217,7 +217,11 @@ func (v *validator) blobReferences(at string, r BlobReferences) {
 		}
 	}
 	if r.Lance != nil {
-		file("lance", r.Lance.URI, r.Lance.Key)
+		key := r.Lance.Key
+		if key == "" && r.Lance.Size+r.Lance.Checksum+r.Lance.Record == "" {
+			key = "payload_uri" // without any column, those of a context table are meant
+		}
+		file("lance", r.Lance.URI, key)
 	}
 	for _, f := range []struct {
 		name string

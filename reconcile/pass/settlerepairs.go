@@ -17,7 +17,8 @@ func (a *applier) settleOpen(ctx context.Context, t reconcile.Target, r reconcil
 		return fmt.Errorf("list unsettled repairs of %s: %w", t.Name, err)
 	}
 	for _, rec := range open {
-		if !ledger.Commits(rec.Action) {
+		// An undo is a restore too, and ends in a commit.
+		if !ledger.Commits(rec.Action) && rec.TransactionUUID == nil {
 			o := settleMend(rec)
 			if err := a.opts.Ledger.Settle(ctx, lease, rec.RepairID, o); err != nil {
 				return fmt.Errorf("settle repair %s: %w", rec.RepairID, err)
