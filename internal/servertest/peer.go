@@ -220,7 +220,7 @@ func (p *WebPeer) body(w http.ResponseWriter, r *http.Request, b webBlob) {
 	case ClosesEarly:
 		raw(w, head+"Connection: close\r\n\r\n"+string(half), false)
 	case Gibberish:
-		raw(w, "220 welcome, "+r.Header.Get("Authorization")+"\r\n", false)
+		raw(w, strings.ReplaceAll(r.Header.Get("Authorization"), " ", "-")+"\r\n", false)
 	case Stalls, Drips:
 		w.Header().Set("Content-Length", strconv.Itoa(size))
 		p.slowly(w, r, b)

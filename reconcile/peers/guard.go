@@ -167,7 +167,7 @@ func (p *permit) leave(ctx context.Context, err error) {
 		case errors.Is(err, errUnread) || reason == ReasonOutside || reason == ReasonInterrupted || ctx.Err() != nil:
 		default:
 			g.failed[p.kind]++
-			if g.failed[p.kind] >= g.limits.Failures && (!g.open || p.probe) {
+			if p.probe || !g.open && g.failed[p.kind] >= g.limits.Failures {
 				g.open, g.last, g.since = true, reason, g.now()
 			}
 		}

@@ -135,6 +135,10 @@ func TestAPeerThatDoesNotAnswerIsLeftAlone(t *testing.T) {
 			t.Errorf("it answers again: %s", got)
 		}
 	}
+	f.ask = errSilent // one failure is not five
+	if first, second := ask(), ask(); first != peers.ReasonUnreachable || second != peers.ReasonUnreachable {
+		t.Errorf("%s, %s after it had answered", first, second)
+	}
 }
 
 func TestWhatIsNoFailureOfAPeer(t *testing.T) {
@@ -281,9 +285,38 @@ func TestOneTryAtATime(t *testing.T) {
 	<-done
 	go try(t.Context())
 	<-f.heldCount
-	close(f.holdAsk)
+	f.holdAsk <- struct{}{}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	for range 2 { // it answers again: no more tries, but requests beside each other
+		go try(t.Context())
+	}
+	<-f.heldCount
+	<-f.heldCount
+	close(f.holdAsk)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A try of either kind that fails is a reason to wait on.
+func TestAFailedTryOfTheOtherKindWaitsOn(t *testing.T) {
+	t.Parallel()
+	c := &clock{}
+	f := &fakePeer{fetch: errSilent, ask: errSilent}
+	g := peers.Guard(f, c.Now, peers.Limits{Failures: 3})
+	for range 3 {
+		_, _, _ = g.Fetch(t.Context(), blob("k", 4)) // opens it
+	}
+	c.pass(time.Minute)
+	for range 5 {
+		_, _ = g.Ask(t.Context(), blob("k", 4)) // counted below
+	}
+	if f.asked != 1 || f.fetched != 3 {
+		t.Errorf("asked %d times, fetched %d times", f.asked, f.fetched)
 	}
 }
 
