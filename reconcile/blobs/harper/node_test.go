@@ -215,7 +215,7 @@ func TestDamageThatOnlyTheSecondLookMeetsIsUndecided(t *testing.T) {
 	put(s, "good", 9000)
 	put(s, "bad", 9000)
 	s.Damage("Doc", "bad", "body", harperfake.Deleted)
-	c := cluster(t, configOf(s))
+	c := cluster(t, configOf(s)) // without a control, so that one is searched for
 	if _, err := store(t, c).Restat(t.Context(), locate(t, c, "a", "bad")); said(err) != "undecided seen_damaged_once" {
 		t.Error(err)
 	}
@@ -234,6 +234,7 @@ func TestPendingThatDies(t *testing.T) {
 		want string
 	}{{0, nil, "pending in_flight"}, {29 * time.Minute, nil, "pending in_flight"}, {30 * time.Minute, nil, "unreadable dead_pending"}, {0, errors.New("down"), ""}} {
 		cfg := configOf(s)
+		cfg.Nodes[0].Control = Control{Path: "Doc", Key: "good", Attribute: "body"}
 		cfg.Sighted = func(context.Context, objstore.Location) (time.Duration, error) { return tt.age, tt.err }
 		c := cluster(t, cfg)
 		if _, err := store(t, c).Stat(t.Context(), locate(t, c, "a", "stub")); tt.want != "" && said(err) != tt.want || tt.err != nil && !errors.Is(err, tt.err) {
