@@ -10,9 +10,9 @@
 // that is not there.
 //
 // What cannot be told from here: a web server, or what stands before it, that answers
-// 404 to everything, and a store whose root is there and empty (a mount that is away
-// and left its folder behind), say no like a peer that looked. Name as peers only
-// places that answer otherwise while they are down.
+// 404 to everything says no like a peer that looked. Name as peers only places that
+// answer otherwise while they are down. The no of a store whose root holds nothing (a
+// mount that is away and left its folder behind) counts for nothing.
 //
 // What bytes are worth is not decided here but by a [reconcile.Prover].
 package peers
@@ -85,6 +85,7 @@ const (
 	ReasonServerError   = "server_error"      // other 5xx
 	ReasonStatus        = "unexpected_status" // any other status
 	ReasonArchived      = "archived"          // in an archive tier
+	ReasonEmptyRoot     = "empty_root"        // no such object, at a root that holds nothing at all
 	ReasonNoSuchBucket  = "no_such_bucket"    // the peer's bucket or root folder is absent
 	ReasonNoCredentials = "no_credentials"
 )

@@ -3,7 +3,9 @@ package peers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -16,6 +18,7 @@ type Objects interface {
 	objstore.Statter
 	objstore.Prober
 	objstore.Getter
+	objstore.Lister
 }
 
 // Store is a peer of the same layout in an object store: what lies at a name below
@@ -23,6 +26,8 @@ type Objects interface {
 type Store struct {
 	root, mirrors objstore.Location
 	src           Objects
+	mu            sync.Mutex
+	living        bool // the root was seen to hold something
 	timing        Timing
 	now           func() time.Time
 }
@@ -86,8 +91,32 @@ func (s *Store) each(ctx context.Context, ref reconcile.Reference, f func(objsto
 	if silent != nil {
 		return s.fail(ctx, silent)
 	}
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
 	return s.fail(ctx, no)
 }
+
+// alive reports whether the peer holds anything at all: a root that lists nothing (a
+// mount that is away, a replica that was never filled) says no to everything, and none
+// of it counts. One listing a pass tells.
+func (s *Store) alive(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.living {
+		return nil
+	}
+	for _, err := range s.src.List(ctx, s.root.Dir(), "/") {
+		if err != nil {
+			return s.fail(ctx, fmt.Errorf("list the peer's root: %w", err))
+		}
+		s.living = true
+		return nil
+	}
+	return &Error{Peer: s.Name(), Reason: ReasonEmptyRoot, Err: errEmptyRoot}
+}
+
+var errEmptyRoot = errors.New("the peer's root lists nothing, so that its no counts for nothing")
 
 // Ask implements [reconcile.Peer]: one HEAD, and after a 404 one GET of a byte,
 // whose error code must say that it is the object that is not there. An object in an

@@ -100,6 +100,7 @@ func TestObjectsLieUnderTheSameNameAtThePeer(t *testing.T) {
 func TestAnAlternatePlaceIsAskedForToo(t *testing.T) {
 	t.Parallel()
 	mem := memstore.New(memstore.Options{})
+	mem.Put(replica.Join("other"), []byte("x"))
 	faulty := faultstore.New(mem)
 	p := newStore(t, replica, faulty, collection)
 	ref := blob("a", 4)
@@ -107,7 +108,7 @@ func TestAnAlternatePlaceIsAskedForToo(t *testing.T) {
 	if _, err := p.Ask(t.Context(), ref); !errors.Is(err, objstore.ErrNotExist) {
 		t.Errorf("none has it: %v", err)
 	}
-	if diff := cmp.Diff([]string{"stat eu/blobs/a", "probe eu/blobs/a", "stat eu/blobs/b", "probe eu/blobs/b"}, faulty.Log()); diff != "" {
+	if diff := cmp.Diff([]string{"stat eu/blobs/a", "probe eu/blobs/a", "stat eu/blobs/b", "probe eu/blobs/b", "list eu/blobs/ /"}, faulty.Log()); diff != "" {
 		t.Error(diff)
 	}
 	faulty.Add(faultstore.Rule{Key: "blobs/a", Effect: faultstore.Status(http.StatusForbidden, "AccessDenied")})
@@ -130,25 +131,32 @@ func TestOnlyTheCodeOfAGetIsANo(t *testing.T) {
 		rules []faultstore.Rule
 		there bool
 		want  string
+		// empty: nothing else is below the peer's root.
+		empty bool
 	}{
-		{"there", nil, true, ""},
-		{"not there", nil, false, peers.ReasonNoSuchObject},
-		{"404 to HEAD alone", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}}, true, ""},
-		{"404 to HEAD, and 404 without its code", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}, {Op: "probe", Effect: answer(404, "", errors.New("unexpected"))}}, true, peers.ReasonStatus},
-		{"404 to HEAD, and no answer", []faultstore.Rule{{Op: "probe", Effect: faultstore.Fail(io.ErrUnexpectedEOF)}}, false, peers.ReasonUnreachable},
-		{"404 to HEAD, and 403", []faultstore.Rule{{Op: "probe", Effect: answer(403, "AccessDenied", objstore.ErrDenied)}}, false, peers.ReasonDenied},
-		{"no bucket", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}, {Op: "probe", Effect: answer(404, "NoSuchBucket", objstore.ErrNoSuchBucket)}}, true, peers.ReasonNoSuchBucket},
-		{"403", []faultstore.Rule{{Op: "stat", Effect: answer(403, "", objstore.ErrDenied)}}, true, peers.ReasonDenied},
-		{"503", []faultstore.Rule{{Op: "stat", Effect: answer(503, "SlowDown", objstore.ErrThrottled)}}, true, peers.ReasonThrottled},
-		{"500", []faultstore.Rule{{Op: "stat", Effect: answer(500, "", errors.New("x"))}}, true, peers.ReasonServerError},
-		{"301", []faultstore.Rule{{Op: "stat", Effect: answer(301, "", errors.New("x"))}}, true, peers.ReasonRedirect},
-		{"400", []faultstore.Rule{{Op: "stat", Effect: answer(400, "", errors.New("x"))}}, true, peers.ReasonStatus},
-		{"a time-out", []faultstore.Rule{{Op: "stat", Effect: answer(0, "", context.DeadlineExceeded)}}, true, peers.ReasonTimeout},
-		{"nobody to sign as", []faultstore.Rule{{Op: "stat", Effect: answer(0, "", objstore.ErrNoCredentials)}}, true, peers.ReasonNoCredentials},
+		{name: "there", there: true},
+		{name: "not there", want: peers.ReasonNoSuchObject},
+		{name: "nothing is there at all", want: peers.ReasonEmptyRoot, empty: true},
+		{name: "not there, and the root cannot be listed", rules: []faultstore.Rule{{Op: "list", Effect: answer(403, "AccessDenied", objstore.ErrDenied)}}, want: peers.ReasonDenied},
+		{"404 to HEAD alone", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}}, true, "", false},
+		{"404 to HEAD, and 404 without its code", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}, {Op: "probe", Effect: answer(404, "", errors.New("unexpected"))}}, true, peers.ReasonStatus, false},
+		{"404 to HEAD, and no answer", []faultstore.Rule{{Op: "probe", Effect: faultstore.Fail(io.ErrUnexpectedEOF)}}, false, peers.ReasonUnreachable, false},
+		{"404 to HEAD, and 403", []faultstore.Rule{{Op: "probe", Effect: answer(403, "AccessDenied", objstore.ErrDenied)}}, false, peers.ReasonDenied, false},
+		{"no bucket", []faultstore.Rule{{Op: "stat", Effect: faultstore.NotExist()}, {Op: "probe", Effect: answer(404, "NoSuchBucket", objstore.ErrNoSuchBucket)}}, true, peers.ReasonNoSuchBucket, false},
+		{"403", []faultstore.Rule{{Op: "stat", Effect: answer(403, "", objstore.ErrDenied)}}, true, peers.ReasonDenied, false},
+		{"503", []faultstore.Rule{{Op: "stat", Effect: answer(503, "SlowDown", objstore.ErrThrottled)}}, true, peers.ReasonThrottled, false},
+		{"500", []faultstore.Rule{{Op: "stat", Effect: answer(500, "", errors.New("x"))}}, true, peers.ReasonServerError, false},
+		{"301", []faultstore.Rule{{Op: "stat", Effect: answer(301, "", errors.New("x"))}}, true, peers.ReasonRedirect, false},
+		{"400", []faultstore.Rule{{Op: "stat", Effect: answer(400, "", errors.New("x"))}}, true, peers.ReasonStatus, false},
+		{"a time-out", []faultstore.Rule{{Op: "stat", Effect: answer(0, "", context.DeadlineExceeded)}}, true, peers.ReasonTimeout, false},
+		{"nobody to sign as", []faultstore.Rule{{Op: "stat", Effect: answer(0, "", objstore.ErrNoCredentials)}}, true, peers.ReasonNoCredentials, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			mem := memstore.New(memstore.Options{})
+			if !tt.empty {
+				mem.Put(replica.Join("other"), []byte("x"))
+			}
 			if tt.there {
 				mem.Put(replica.Join("k"), []byte("copy"))
 			}
@@ -346,7 +354,7 @@ func TestAnS3PeerOnTheWire(t *testing.T) {
 	for _, r := range srv.Requests() {
 		log = append(log, r.String())
 	}
-	if diff := cmp.Diff([]string{"HEAD eu/gone", "GET eu/gone"}, log); diff != "" || peers.Reason(err) != peers.ReasonNoSuchObject {
+	if diff := cmp.Diff([]string{"HEAD eu/gone", "GET eu/gone", "LIST eu/"}, log); diff != "" || peers.Reason(err) != peers.ReasonNoSuchObject {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if _, err := open("s3://nobucket/eu").Ask(t.Context(), blob("gone", 1)); peers.Reason(err) != peers.ReasonNoSuchBucket || errors.Is(err, objstore.ErrNotExist) {
