@@ -231,6 +231,7 @@ func TestAWalkEndsWithItsContextAndItsCaller(t *testing.T) {
 	t.Parallel()
 	r := CSV(stored("key\na\nb\nc\n"), refsAt, Columns{Key: "key"}, Options{})
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	enough := errors.New("enough")
 	var got []string
 	for rec, err := range r.Records(ctx, "") {
@@ -240,9 +241,10 @@ func TestAWalkEndsWithItsContextAndItsCaller(t *testing.T) {
 	if !slices.Equal(got, []string{"a -1  ", "!! enough"}) {
 		t.Errorf("%q", got)
 	}
-	ctx, cancel = context.WithCancelCause(t.Context())
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
 	for range r.Records(ctx, "") {
-		cancel(enough)
+		end(enough)
 		break // and nothing is yielded after that
 	}
 	if _, err := r.Confirm(ctx, []string{"a"}); err == nil {

@@ -262,3 +262,29 @@ func TestKeysOfATableThatComeTwice(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// FuzzFilter: what is accepted says so again when it is written in the plainest way.
+func FuzzFilter(f *testing.F) {
+	for _, s := range []string{"a = 'x''y' and b.c is not null", "\"a\"\"\" = -1", "`x` = TRUE AND y IS NULL", "a=1 and"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := ParseFilter(s)
+		if err != nil {
+			if !errors.Is(err, ErrFilter) {
+				t.Error(err)
+			}
+			return
+		}
+		var plain []string
+		for _, term := range got.terms {
+			column := `"` + strings.ReplaceAll(term.column, `"`, `""`) + `" `
+			plain = append(plain, column+map[filterOp]string{isNull: "is null", isNotNull: "is not null", equalsText: "= '" + strings.ReplaceAll(term.text, "'", "''") + "'",
+				equalsInt: fmt.Sprintf("= %d", term.number), equalsBool: fmt.Sprintf("= %t", term.truth)}[term.op])
+		}
+		again, err := ParseFilter(strings.Join(plain, " and "))
+		if err != nil || !slices.Equal(got.terms, again.terms) {
+			t.Errorf("%q is %+v, and %q is %+v: %v", s, got, plain, again, err)
+		}
+	})
+}

@@ -46,44 +46,46 @@ func (o *object) read(p []byte, off int64) (n int, err error) {
 		return 0, nil
 	}
 	for try := 1; ; try++ {
-		n, err = o.readOnce(p, off)
+		var body bool
+		n, body, err = o.readOnce(p, off)
 		var e *objstore.Error
-		again := err != nil && o.ctx.Err() == nil && (errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &e) && e.Retryable())
+		again := body && o.ctx.Err() == nil && (errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &e) && e.Retryable())
 		if !again || try == bodyTries {
 			return n, err
 		}
 	}
 }
 
-func (o *object) readOnce(p []byte, off int64) (n int, err error) {
+// readOnce is one request. body reports that the error is one of reading its answer.
+func (o *object) readOnce(p []byte, off int64) (n int, body bool, err error) {
 	rg := objstore.Range{Offset: off, Length: int64(len(p))}
 	if off < 0 {
 		rg.Length = 0
 	}
-	body, a, err := o.r.Get(o.ctx, o.at, rg)
+	rc, a, err := o.r.Get(o.ctx, o.at, rg)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	defer func() { err = errors.Join(err, body.Close()) }()
+	defer func() { err = errors.Join(err, rc.Close()) }()
 	if o.tag == "" {
 		o.tag, o.size = tagOf(a), a.Size
 	}
 	if tagOf(a) != o.tag {
-		return 0, fmt.Errorf("read %s: %w", o.at, ErrChanged)
+		return 0, false, fmt.Errorf("read %s: %w", o.at, ErrChanged)
 	}
 	if off < 0 {
 		off = max(0, a.Size+off)
 	}
-	n, err = io.ReadFull(body, p)
+	n, err = io.ReadFull(rc, p)
 	switch {
 	case err == nil:
-		return n, nil
+		return n, false, nil
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return 0, err
+		return 0, true, err
 	case o.size != objstore.Unknown && off+int64(n) < o.size:
-		return 0, fmt.Errorf("read %s: %d bytes at %d: %w", o.at, len(p), off, io.ErrUnexpectedEOF)
+		return 0, true, fmt.Errorf("read %s: %d bytes at %d: %w", o.at, len(p), off, io.ErrUnexpectedEOF)
 	}
-	return n, nil // the end of the object
+	return n, false, nil // the end of the object
 }
 
 // ReadAt implements io.ReaderAt.

@@ -114,14 +114,14 @@ func TestParquetThatIsDamagedEndsTheWalk(t *testing.T) {
 		return lines(t.Context(), Parquet(stored(string(b)), refsAt, Columns{Key: "key", Size: "size", Checksum: "checksum", Record: "record_id"}, Options{}), "")
 	}
 	for n := range whole {
-		if n%7 == 0 || n < 16 || n > len(whole)-16 {
+		if n%31 == 0 || n < 16 || n > len(whole)-16 {
 			if got := walk(whole[:n]); len(got) != 1 || !strings.HasPrefix(got[0], "!! ") {
 				t.Errorf("cut to %d bytes: %q", n, got)
 			}
 		}
 	}
 	failed := 0
-	for i := range whole {
+	for i := 0; i < len(whole); i += 3 {
 		b := bytes.Clone(whole)
 		b[i] ^= 0x55
 		if got := walk(b); len(got) > 0 && strings.HasPrefix(got[len(got)-1], "!! ") {
@@ -131,5 +131,5 @@ func TestParquetThatIsDamagedEndsTheWalk(t *testing.T) {
 	if failed == 0 {
 		t.Error("no change of a byte was noticed")
 	}
-	t.Logf("%d of %d changed bytes end the walk", failed, len(whole))
+	t.Logf("%d of %d changed bytes end the walk", failed, len(whole)/3)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,8 @@ func Postgres(databaseURL, query string, opts Options) (Reader, error) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = pgConnectTimeout
 	}
+	// A server that is gone without a word is noticed in a minute.
+	cfg.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}).DialContext
 	if opts.batch <= 0 {
 		opts.batch = pgBatch
 	}

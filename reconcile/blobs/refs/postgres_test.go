@@ -101,12 +101,9 @@ func TestAQueryNeedsOnlyAKey(t *testing.T) {
 	t.Parallel()
 	u, _ := database(t, "CREATE DOMAIN name_of_blob AS varchar(50); CREATE TABLE b (key name_of_blob, n bigint); INSERT INTO b VALUES ('a', 1), ('b', 2)")
 	for _, query := range []string{
-		"SELECT key FROM b", "TABLE b", "SELECT n, key FROM b -- the table\nWHERE true", "(SELECT key FROM b)", "VALUES ('a'), ('b')", "WITH x AS (SELECT key FROM b) SELECT key FROM x /* c */ WHERE key <> ';'",
+		"SELECT key FROM b", "TABLE b", "SELECT n, key FROM b -- the table\nWHERE true", "(SELECT key FROM b)", "SELECT column1 AS key FROM (VALUES ('a'), ('b')) v", "WITH x AS (SELECT key FROM b) SELECT key FROM x /* c */ WHERE key <> ';'",
 		"SELECT key FROM b WHERE key <> $$;)$$ AND key <> E'\\';' AND key <> ')'", "SELECT key, 'x' AS \"a;(\" FROM b ORDER BY n DESC LIMIT 5", "SELECT key, 1 AS insert, 2 AS delete FROM b",
 	} {
-		if strings.HasPrefix(query, "VALUES") {
-			query = "SELECT column1 AS key FROM (" + query + ") v"
-		}
 		r := mustPostgres(t, u, query, Options{})
 		if d := cmp.Diff([]string{"a -1  ", "b -1  "}, lines(t.Context(), r, "")); d != "" {
 			t.Errorf("%s: %s", query, d)
@@ -302,6 +299,7 @@ func TestNothingIsLeftBehindWhenTheCallerHasEnough(t *testing.T) {
 		break
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	enough := errors.New("enough")
 	n := 0
 	for _, err := range r.Records(ctx, "") {
@@ -349,4 +347,20 @@ func TestManyKeysAreConfirmedInChunks(t *testing.T) {
 	if err != nil || len(got) != 2500 || got[keys[2499]].Size != 2500 {
 		t.Errorf("%d of them, %v", len(got), err)
 	}
+}
+
+// FuzzQuery: whatever is in a query, taking it apart ends, and what is accepted stays
+// one statement within its parentheses.
+func FuzzQuery(f *testing.F) {
+	for _, s := range []string{"SELECT key FROM b", "WITH x AS (SELECT 1) SELECT $a$;$a$ AS key /* /* */ */ FROM x", "SELECT E'\\'' || \"a\"\"b\" -- c\n", "SELECT (1", "select $1", "SELECT 'a;b'"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if checkQuery(s) != nil {
+			return
+		}
+		if checkQuery(s+";") == nil || checkQuery(s+" ) q; DROP TABLE b") == nil || checkQuery(s+" -- c") == nil || checkQuery("("+s) == nil {
+			t.Errorf("%q hides what comes after it", s)
+		}
+	})
 }
