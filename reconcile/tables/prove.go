@@ -40,9 +40,13 @@ var _ reconcile.Prover = (*Table)(nil)
 // A size alone proves nothing; a page that does not decode, and anything else that
 // contradicts itself or the manifest, disproves. What is only unlike the files of known
 // writers (bytes between buffers, overlaps, encodings that nobody here knows) leaves a
-// copy unproven. No proof but a checksum notices a value that became another legal one
-// (a flipped bit in a number, in an ASCII letter, in a vector, in a page of a file above
-// 256 MiB): only the digest of another copy does.
+// copy unproven.
+//
+// No proof but a checksum notices a value that became another legal one: a flipped bit
+// in a number, a letter, a vector, or anywhere in a page of a file above 256 MiB. Files
+// of some MB are nearly all values: of single bits flipped at random in them, one in
+// seven is noticed. Only the digest of another copy tells the rest, so whoever has two
+// should compare them before a proof that does not begin with "checksum" is believed.
 func (t *Table) Prove(ctx context.Context, ref reconcile.Reference, c reconcile.Copy) (proof string, err error) {
 	role := ref.Role
 	if role == reconcile.RoleWALGeneration {
