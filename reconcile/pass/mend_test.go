@@ -163,6 +163,7 @@ type sickLedger struct {
 	ledger.Ledger
 	intend, settle, note func(n int, r ledger.Repair) error
 	n                    [3]atomic.Int64
+	forgets              bool // what a look found
 	// order is what was called for which repair: "intend a", "settle applied".
 	mu    sync.Mutex
 	order []string
@@ -182,6 +183,13 @@ func (s *sickLedger) Intend(ctx context.Context, l ledger.Lease, r ledger.Repair
 		}
 	}
 	return s.Ledger.Intend(ctx, l, r)
+}
+
+func (s *sickLedger) RecordTarget(ctx context.Context, r ledger.TargetRecord) (ledger.TargetSummary, error) {
+	if s.forgets {
+		return ledger.TargetSummary{}, nil
+	}
+	return s.Ledger.RecordTarget(ctx, r)
 }
 
 func (s *sickLedger) Settle(ctx context.Context, l ledger.Lease, id string, o ledger.Outcome) error {
