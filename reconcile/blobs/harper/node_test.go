@@ -286,6 +286,37 @@ func TestNodesAreComparedWhereNoDigestIsRecorded(t *testing.T) {
 	}
 }
 
+// Nodes that hold different versions of a record may hold different bytes.
+func TestVersionsAreComparedWithThemselvesOnly(t *testing.T) {
+	t.Parallel()
+	var nodes []*harperfake.Server
+	for range 3 {
+		s := start(t, harperfake.Options{})
+		s.PutVersion("Doc", "k1", nil, "body", content("k1", 9000), 1e12)
+		nodes = append(nodes, s)
+	}
+	nodes[1].PutVersion("Doc", "k1", nil, "body", content("newer", 9000), 1e12+1)
+	cfg := configOf(nodes...)
+	cfg.Sets[0].Size, cfg.Sets[0].Digest = "", ""
+	if got := words(lookAt(t, cluster(t, cfg))); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestARecordWithoutABlobNamesNone(t *testing.T) {
+	t.Parallel()
+	s := start(t, harperfake.Options{})
+	put(s, "good", 9000)
+	put(s, "null", 9000)
+	s.Damage("Doc", "null", "body", harperfake.NullAttribute)
+	cfg := configOf(s)
+	cfg.Nodes[0].Control = Control{Path: "Doc", Key: "good", Attribute: "body"}
+	c := cluster(t, cfg)
+	if _, err := store(t, c).Stat(t.Context(), locate(t, c, "a", "null")); said(err) != "superseded no_blob" {
+		t.Error(err)
+	}
+}
+
 func TestAContextThatEndsIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	s := start(t, harperfake.Options{})

@@ -214,3 +214,18 @@ func TestPeersAnswerOnlyForWhatTheyReadWhole(t *testing.T) {
 		}
 	}
 }
+
+// A node that says no to everything says nothing.
+func TestANoWithoutAControlIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, harperfake.Options{Dialect: harperfake.New}, "ok", "asked")
+	cfg := configOf(a, b)
+	cfg.Nodes[0].Role = Check
+	cfg.Nodes[1].Control = Control{Path: "Doc", Key: "ok", Attribute: "body"}
+	c := cluster(t, cfg)
+	b.Fail(404)
+	_, err := c.Peers()[0].Ask(t.Context(), reconcile.Reference{Location: locate(t, c, "a", "asked"), Size: 9000})
+	if err == nil || errors.Is(err, objstore.ErrNotExist) || !errors.Is(err, ErrNodeUnhealthy) {
+		t.Error(err)
+	}
+}
