@@ -140,6 +140,9 @@ func (w *work) carry(ctx context.Context, out *pass.Outcome, settled *settledRep
 	if w.mend, err = w.mendOptions(); err != nil {
 		return err
 	}
+	if actions, err = w.healNodes(ctx, out, actions); err != nil {
+		return err
+	}
 	if err := pass.Apply(ctx, out, actions, w.applyOptions()); err != nil {
 		if ctx.Err() != nil {
 			out.Interrupted = context.Cause(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/blobs"
+	"github.com/rocketkeep/reconcile/reconcile/blobs/harper"
 	"github.com/rocketkeep/reconcile/reconcile/blobs/refs"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
@@ -54,16 +55,21 @@ type collection struct {
 	root   objstore.Location
 	allow  []objstore.Location
 	reader refs.Reader
+	// cluster is set for a collection on Harper nodes.
+	cluster *harper.Cluster
 }
 
 // findCollections makes the targets of the chosen collections.
 func findCollections(set *factory.Set, s *settings, out *foundTargets) error {
 	for _, b := range s.collections {
-		root, err := set.Locate(b.URI)
-		if err != nil {
-			return err
+		root := harperRoot(b.Name)
+		if b.References.Harper == nil {
+			var err error
+			if root, err = set.Locate(b.URI); err != nil {
+				return err
+			}
+			root.Key = strings.TrimRight(root.Key, "/")
 		}
-		root.Key = strings.TrimRight(root.Key, "/")
 		t := blobs.Target(b.Name, root)
 		if !s.filter.Chosen(t) {
 			out.filtered++
@@ -96,6 +102,9 @@ func findCollections(set *factory.Set, s *settings, out *foundTargets) error {
 // openReferences opens what the collections' references are read from.
 func (f *foundTargets) openReferences(ctx context.Context, set *factory.Set) error {
 	for _, c := range f.collections {
+		if c.reader != nil {
+			continue // a cluster reads its own
+		}
 		r, err := openReferences(ctx, set, c.cfg.References)
 		if err != nil {
 			return fmt.Errorf("references of blobs:%s: %w", c.cfg.Name, err)
@@ -125,8 +134,9 @@ func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 			return tables.New(t, stores, w.found.tableOptions(t, w.s, w.log))
 		}
 		v := w.s.verify
+		stores.cluster = c.cluster
 		return blobs.New(t, blobs.Options{Root: c.root, Allow: c.allow, Records: c.reader, ID: referencesID(c.cfg.References), Stores: stores,
-			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), Logger: w.log})
+			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), ReportOnly: reportOnly(c.cfg), Logger: w.log})
 	}
 }
 

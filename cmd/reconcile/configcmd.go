@@ -101,10 +101,5 @@ func (a *app) printValidation(path string, cfg *config.Config, err error) error 
 // it instead.
 func notBuilt(c *config.Config) []string {
 	var out []string
-	for i, b := range c.Blobs {
-		if b.References.Harper != nil {
-			out = append(out, fmt.Sprintf("blobs[%d].references.harper: this version does not ask Harper nodes yet", i))
-		}
-	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/internal/objstore/factory"
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/blobs/harper"
 	"github.com/rocketkeep/reconcile/reconcile/fleet"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
@@ -128,17 +129,37 @@ func (f *foundTargets) tableOptions(t reconcile.Target, s *settings, log *slog.L
 // stores are those of the set, told which of them keep no object versions, with the
 // manifests of earlier passes at hand.
 func (f *foundTargets) stores(set *factory.Set, kept *mancache.Cache) lookStores {
-	return lookStores{set, f.bare, f.byGet, kept}
+	out := lookStores{Set: set, bare: f.bare, byGet: f.byGet, kept: kept}
+	for _, c := range f.collections {
+		if c.cluster != nil {
+			out.clusters = append(out.clusters, c.cluster)
+		}
+	}
+	return out
 }
 
 type lookStores struct {
 	*factory.Set
 	bare, byGet []objstore.Location
 	kept        *mancache.Cache
+	// cluster is that of the collection that is looked at, clusters are all of them.
+	cluster  *harper.Cluster
+	clusters []*harper.Cluster
+}
+
+// Locate reads a URI; places on nodes are those of the collection that is looked at.
+func (s lookStores) Locate(uri string) (objstore.Location, error) {
+	if s.cluster != nil && strings.HasPrefix(uri, harper.Scheme+"://") {
+		return s.cluster.Locate(uri)
+	}
+	return s.Set.Locate(uri)
 }
 
 // Reader opens the store of a place.
 func (s lookStores) Reader(ctx context.Context, root objstore.Location) (objstore.Reader, error) {
+	if root.Scheme == harper.Scheme {
+		return s.node(ctx, root)
+	}
 	r, err := s.Set.Reader(ctx, root)
 	if err != nil {
 		return nil, err
@@ -153,6 +174,16 @@ func (s lookStores) Reader(ctx context.Context, root objstore.Location) (objstor
 		r = tables.WithManifests(r, s.kept)
 	}
 	return r, nil
+}
+
+// node opens the nodes of the collection that a place is of.
+func (s lookStores) node(ctx context.Context, root objstore.Location) (objstore.Reader, error) {
+	for _, c := range s.clusters {
+		if r, err := c.Reader(ctx, root); err == nil {
+			return r, nil
+		}
+	}
+	return nil, &objstore.Error{Op: "open", Location: root, Err: objstore.ErrUnsupported}
 }
 
 // actor is who runs the program, for the record.

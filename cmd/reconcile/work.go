@@ -184,6 +184,9 @@ func (w *work) discover(ctx context.Context) error {
 	if err := w.openPeers(ctx); err != nil {
 		return err
 	}
+	if err := w.openNodes(); err != nil {
+		return err
+	}
 	if err := found.openReferences(ctx, w.set); err != nil {
 		return err
 	}

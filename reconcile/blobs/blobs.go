@@ -45,6 +45,8 @@ type Options struct {
 	Stores Stores
 	// PendingMaxAge is how long a blob may be on its way after its record was made.
 	PendingMaxAge time.Duration
+	// ReportOnly proposes nothing: there is no way to put a copy where it belongs.
+	ReportOnly bool
 	// Sample is the share of blobs that is looked at, above 0 and at most 1: the same
 	// ones for the whole of a day (UTC), others on the next.
 	Sample float64
@@ -357,6 +359,7 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 			continue
 		}
 		switch {
+		case c.opts.ReportOnly:
 		case f.Restorable:
 			f.ProposedAction = reconcile.ActionRestore
 		case len(f.PeersHaving) > 0:

@@ -2,9 +2,12 @@ package mend
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -46,6 +49,9 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 	for i := range candidates {
 		cand := &candidates[i]
 		proof, perr := m.fetch(ctx, job, cand)
+		if perr == nil && cand.peer && !strings.HasPrefix(proof, checksumProof) {
+			proof, perr = m.contradicted(ctx, job, cand, proof, candidates)
+		}
 		switch {
 		case ctx.Err() != nil:
 			cand.drop()
@@ -55,6 +61,9 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 			return c, nil
 		case errors.Is(perr, reconcile.ErrUnproven):
 			c.unproven = true
+			if cand.copy == nil {
+				break // disputed
+			}
 			if other := opinions.agrees(cand); other != "" {
 				c.chosen, c.agreed, c.proof = cand, true, "agreement of "+other+" and "+cand.source
 				return c, nil
@@ -72,6 +81,63 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 		c.errs = append(c.errs, errNoSource)
 	}
 	return c, err
+}
+
+// checksumProof begins the word of a proof that a recorded checksum gives. Any other
+// leaves values open that nothing recorded speaks of.
+const checksumProof = "checksum"
+
+// errDisputed: two peers hold copies that both pass for the object, and differ.
+var errDisputed = fmt.Errorf("%w: another peer holds other bytes that pass for the object as well", reconcile.ErrUnproven)
+
+// contradicted asks the other peers for the digest of their copies, where what is
+// recorded proves a copy by its form alone: values that flipped show only there. The
+// same bytes elsewhere, or no other copy that passes, settle it.
+func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, proof string, all []candidate) (string, error) {
+	size, held := cand.copy.Size(), cand.copy.hex()
+	for i := range all {
+		other := &all[i]
+		if !other.peer || other.source == cand.source {
+			continue
+		}
+		sum, n, err := digest(ctx, other)
+		switch {
+		case ctx.Err() != nil:
+			cand.drop()
+			return "", context.Cause(ctx)
+		case err != nil || n != size:
+			continue // no opinion
+		case sum == held:
+			return proof + ", and the same at " + other.source, nil
+		}
+		// One copy is staged at a time: ours is given up while the other is proven.
+		cand.drop()
+		_, perr := m.fetch(ctx, job, other)
+		other.drop()
+		if perr == nil {
+			return "", errDisputed
+		}
+		if proof, err = m.fetch(ctx, job, cand); err != nil {
+			return "", err
+		}
+		if cand.copy.hex() != held {
+			cand.drop()
+			return "", fmt.Errorf("%w: the peer served other bytes the second time", errDisproved)
+		}
+	}
+	return proof, nil
+}
+
+// digest reads a candidate's copy without keeping it.
+func digest(ctx context.Context, cand *candidate) (sum string, size int64, err error) {
+	body, _, err := cand.open(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	defer body.Close()
+	h := sha256.New()
+	size, err = io.Copy(h, body)
+	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
 // opinions are the unproven copies of peers so far: which bytes, by whom first.
