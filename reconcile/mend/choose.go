@@ -95,6 +95,7 @@ var errDisputed = fmt.Errorf("%w: another peer holds other bytes that pass for t
 // same bytes elsewhere, or no other copy that passes, settle it.
 func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, proof string, all []candidate) (string, error) {
 	size, held := cand.copy.Size(), cand.copy.hex()
+	var differ []*candidate
 	for i := range all {
 		other := &all[i]
 		if !other.peer || other.source == cand.source {
@@ -105,11 +106,14 @@ func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, pro
 		case ctx.Err() != nil:
 			cand.drop()
 			return "", context.Cause(ctx)
-		case err != nil || n != size:
-			continue // no opinion
+		case err != nil || n != size: // no opinion
 		case sum == held:
 			return proof + ", and the same at " + other.source, nil
+		default:
+			differ = append(differ, other)
 		}
+	}
+	for _, other := range differ {
 		// One copy is staged at a time: ours is given up while the other is proven.
 		cand.drop()
 		_, perr := m.fetch(ctx, job, other)
@@ -117,7 +121,7 @@ func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, pro
 		if perr == nil {
 			return "", errDisputed
 		}
-		if proof, err = m.fetch(ctx, job, cand); err != nil {
+		if _, err := m.fetch(ctx, job, cand); err != nil {
 			return "", err
 		}
 		if cand.copy.hex() != held {
