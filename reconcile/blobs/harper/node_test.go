@@ -269,6 +269,9 @@ func TestNodesAreComparedWhereNoDigestIsRecorded(t *testing.T) {
 			nodes[1].Damage("Doc", "k3", "body", harperfake.BitsFlipped)
 			cfg := configOf(nodes...)
 			cfg.Sets[0].Size, cfg.Sets[0].Digest, cfg.Relation = "", "", tt.relation
+			for i := range cfg.Nodes {
+				cfg.Nodes[i].Control = Control{Path: "Doc", Key: "k4", Attribute: "body"}
+			}
 			out := lookAt(t, cluster(t, cfg))
 			if d := cmp.Diff(tt.want, words(out)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -279,7 +282,7 @@ func TestNodesAreComparedWhereNoDigestIsRecorded(t *testing.T) {
 					reads++
 				}
 			}
-			if reads > 2 { // once for all comparisons, and as a control of the engine's
+			if reads != 1 { // its own look, and all comparisons with it
 				t.Errorf("a whole blob was read %d times", reads)
 			}
 		})
@@ -367,5 +370,30 @@ func TestRanges(t *testing.T) {
 	}
 	if _, _, err := r.Get(t.Context(), locate(t, c, "a", "absent"), objstore.Range{}); err == nil || errors.Is(err, objstore.ErrNotExist) {
 		t.Errorf("a 404 without a control: %v", err)
+	}
+}
+
+// Every look is a GET: what the engine asks right after one is answered from it.
+func TestAProbeRepeatsTheLastAnswerOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, harperfake.Options{Dialect: harperfake.New})
+	put(s, "good", 9000)
+	put(s, "gone", 9000)
+	s.Damage("Doc", "gone", "body", harperfake.Deleted)
+	c := cluster(t, configOf(s))
+	r := store(t, c)
+	for _, key := range []string{"good", "gone"} {
+		at := locate(t, c, "a", key)
+		_, first := r.Stat(t.Context(), at)
+		before := len(s.Requests())
+		if _, err := r.Probe(t.Context(), at); said(err) != said(first) {
+			t.Errorf("%s: %v, and then %v", key, first, err)
+		}
+		if n := len(s.Requests()) - before; n != 0 {
+			t.Errorf("%s: %d requests", key, n)
+		}
+		if _, err := r.Probe(t.Context(), at); said(err) != said(first) || len(s.Requests()) == before {
+			t.Errorf("%s: a second probe asked nothing, or %v", key, err)
+		}
 	}
 }
