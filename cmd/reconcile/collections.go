@@ -136,7 +136,7 @@ func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 		v := w.s.verify
 		stores.cluster = c.cluster
 		return blobs.New(t, blobs.Options{Root: c.root, Allow: c.allow, Records: c.reader, ID: referencesID(c.cfg.References), Stores: stores,
-			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), ReportOnly: reportOnly(c.cfg), Logger: w.log})
+			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), ReportOnly: reportOnly(c.cfg), Nodes: c.cluster != nil, Logger: w.log})
 	}
 }
 

@@ -182,8 +182,8 @@ func TestTheJobsArgumentsAndConfigurationAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := notBuilt(cfg); len(missing) > 0 || cfg.Repair.Mode != modeFull || cfg.Database.Reveal() == "" || cfg.Reports.URI == "" {
-		t.Errorf("missing %v, mode %s", missing, cfg.Repair.Mode)
+	if cfg.Repair.Mode != modeFull || cfg.Database.Reveal() == "" || cfg.Reports.URI == "" {
+		t.Errorf("mode %s", cfg.Repair.Mode)
 	}
 	for name, mode := range map[string]string{"reconcile": "", "reconcile-report": modeOff} {
 		args := crons[name].Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -189,9 +188,6 @@ func (f *lookFlags) loadConfig() (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, configError(err)
-	}
-	if missing := notBuilt(cfg); len(missing) > 0 {
-		return nil, usageError("%s asks for more than this version can do:\n  %s", path, strings.Join(missing, "\n  "))
 	}
 	return cfg, nil
 }

@@ -47,6 +47,8 @@ type Options struct {
 	PendingMaxAge time.Duration
 	// ReportOnly proposes nothing: there is no way to put a copy where it belongs.
 	ReportOnly bool
+	// Nodes: the places of Allow are nodes that bring their blobs back themselves.
+	Nodes bool
 	// Sample is the share of blobs that is looked at, above 0 and at most 1: the same
 	// ones for the whole of a day (UTC), others on the next.
 	Sample float64
@@ -368,7 +370,7 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 			// Something is there, and nothing says that it is worse than nothing.
 			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
 		}
-		if _, below := f.Ref.Location.Rel(c.opts.Root); !below && f.ProposedAction != reconcile.ActionNone {
+		if _, below := f.Ref.Location.Rel(c.opts.Root); !below && f.ProposedAction != reconcile.ActionNone && !c.opts.Nodes {
 			// What lies elsewhere is looked at only.
 			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedOutsideRoot)
 		}
