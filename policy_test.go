@@ -126,7 +126,7 @@ var mayImport = []struct {
 	{"internal/ledger", []string{"reconcile", "internal/objstore", "sql/migrations"}},
 	{"testdata", nil},
 	{"internal/metrics", []string{"reconcile", "internal/objstore", "internal/ledger"}},
-	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "reconcile/wal", "reconcile/peers", "reconcile/mend", "reconcile/blobs", "reconcile/blobs/refs", "report", "lance", "internal/config", "internal/hook", "internal/explain", "internal/mancache", "internal/metrics", "testdata"}},
+	{"cmd", []string{"reconcile", "reconcile/pass", "reconcile/fleet", "reconcile/tables", "reconcile/wal", "reconcile/peers", "reconcile/mend", "reconcile/blobs", "reconcile/blobs/harper", "reconcile/blobs/refs", "report", "lance", "internal/config", "internal/hook", "internal/explain", "internal/mancache", "internal/metrics", "testdata"}},
 }
 
 func TestImportsPointDown(t *testing.T) {
