@@ -43,8 +43,9 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s)
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x "./$$dir" </dev/null; \
 	done
 
-property: ## Random tables, damage, faults and rivals: ROUNDS (10000) repairs
+property: ## Random damage, faults, rivals and lying peers: ROUNDS (10000) repairs of tables, and of copies
 	$(GO) test -count=1 -timeout 15m -run 'TestRepairsUnderFaultsAndRivals' ./reconcile/tables -rapid.checks=$(ROUNDS)
+	$(GO) test -count=1 -timeout 30m -run 'TestCopiesUnderFaultsAndLies' ./reconcile/mend -rapid.checks=$$(($(ROUNDS) / 2))
 
 judge: tools ## Let four releases of the real library judge our commits to tables, and what we read from them
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_JUDGE=all $(GO) test -count=1 -timeout 20m -run 'TestTheLibrary|TestDropping|TestAProcess|TestAnUndo' ./lance

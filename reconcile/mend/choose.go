@@ -101,7 +101,7 @@ func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, pro
 		if !other.peer || other.source == cand.source {
 			continue
 		}
-		sum, n, err := digest(ctx, other)
+		sum, n, err := digest(ctx, other, size)
 		switch {
 		case ctx.Err() != nil:
 			cand.drop()
@@ -132,15 +132,19 @@ func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, pro
 	return proof, nil
 }
 
-// digest reads a candidate's copy without keeping it.
-func digest(ctx context.Context, cand *candidate) (sum string, size int64, err error) {
-	body, _, err := cand.open(ctx)
+// digest reads a candidate's copy without keeping it, up to one byte more than most: it
+// is the size of what it is held against.
+func digest(ctx context.Context, cand *candidate, most int64) (sum string, size int64, err error) {
+	body, at, err := cand.open(ctx)
 	if err != nil {
 		return "", 0, err
 	}
 	defer body.Close()
+	if at.Size != objstore.Unknown && at.Size != most {
+		return "", at.Size, nil
+	}
 	h := sha256.New()
-	size, err = io.Copy(h, body)
+	size, err = io.Copy(h, io.LimitReader(&untilDone{ctx, body}, most+1))
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 

@@ -384,3 +384,29 @@ func TestAStoreThatCannotBeOpenedIsAFailure(t *testing.T) {
 		t.Error(res.Err)
 	}
 }
+
+// endless is a body without an end. It counts what is read of it.
+type endless struct{ n int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n > 1<<20 {
+		return 0, errors.New("read on and on")
+	}
+	e.n += len(p)
+	return len(p), nil
+}
+
+func TestAPeerThatIsOnlyComparedIsNotReadWithoutEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.unrecorded()
+	r.job.Prover = byForm{}
+	var e endless
+	r.peers(has("p", good), &peer{name: "q", fetch: func(int) (io.ReadCloser, objstore.Attrs, error) {
+		return io.NopCloser(&e), objstore.Attrs{Size: objstore.Unknown}, nil
+	}})
+	r.is(r.mend(t.Context()), mend.Restored, "")
+	if e.n > 64<<10 {
+		t.Errorf("%d bytes were read", e.n)
+	}
+}

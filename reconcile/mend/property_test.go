@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -27,7 +26,6 @@ import (
 	"github.com/rocketkeep/reconcile/internal/objstore/memstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/blobs"
-	"github.com/rocketkeep/reconcile/reconcile/blobs/refs"
 	"github.com/rocketkeep/reconcile/reconcile/mend"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
@@ -123,7 +121,6 @@ type chaos struct {
 	passes  int
 	faulty  bool
 	calls   map[string]uint64
-	rivals  int
 	problem string // the first that was seen: only the test's goroutine may fail it
 }
 
@@ -337,17 +334,26 @@ func (c *chaos) wrong(format string, args ...any) {
 	}
 }
 
-// update plays the application that writes another content with its record, while a
-// copy is on its way.
+// update plays the application, while a copy is on its way: it writes the content that
+// is recorded, or has another one recorded, whose bytes may follow at once or never.
 func (c *chaos) update(loc objstore.Location) {
-	if o := c.things[loc]; o == nil || !o.blob || !c.fault("update", loc, 12) {
+	o := c.things[loc]
+	if o == nil {
 		return
+	}
+	right, record, follow := c.fault("comes right", loc, 12), c.fault("record", loc, 10), c.fault("bytes", loc, 1)
+	if right || o.blob && record {
+		// The copy took its time, so that nothing that is written is young.
+		defer c.now.add(2 * pendingMaxAge)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o := c.things[loc]
-	o.good, o.changed = []byte(fmt.Sprintf("written anew %d", c.calls["update "+loc.Key])), true
-	c.store.Put(loc, o.good)
+	if o.blob && record {
+		o.good, o.changed = fmt.Appendf(nil, "written anew %d", c.calls["record "+loc.Key]), true
+	}
+	if right || o.blob && record && follow {
+		c.store.Put(loc, o.good)
+	}
 }
 
 // rival plays another writer just before a write of ours.
@@ -366,196 +372,6 @@ func (c *chaos) rival(loc objstore.Location) {
 			c.store.Remove(loc)
 		}
 	}
-}
-
-// sick is the store with faults. It is a pass.Stores, too.
-type sick struct {
-	*memstore.Store
-	c *chaos
-}
-
-func (s sick) Reader(context.Context, objstore.Location) (objstore.Reader, error) { return s, nil }
-func (s sick) Writer(context.Context, objstore.Location) (objstore.Writer, error) { return s, nil }
-func (s sick) Locate(uri string) (objstore.Location, error)                       { return objstore.Parse(uri) }
-
-func unavailable(op string, loc objstore.Location) error {
-	return &objstore.Error{Op: op, Location: loc, Status: 503, Err: objstore.ErrThrottled}
-}
-
-func (s sick) Stat(ctx context.Context, l objstore.Location) (objstore.Attrs, error) {
-	if s.c.fault("stat", l, 30) {
-		return objstore.Attrs{}, unavailable("stat", l)
-	}
-	if s.c.fault("stat lies", l, 30) {
-		return objstore.Attrs{}, &objstore.Error{Op: "stat", Location: l, Status: 404, Err: objstore.ErrNotExist}
-	}
-	return s.Store.Stat(ctx, l)
-}
-
-func (s sick) Restat(ctx context.Context, l objstore.Location) (objstore.Attrs, error) {
-	if s.c.fault("restat", l, 30) {
-		return objstore.Attrs{}, unavailable("restat", l)
-	}
-	return s.Store.Restat(ctx, l)
-}
-
-func (s sick) Probe(ctx context.Context, l objstore.Location) (objstore.Attrs, error) {
-	if s.c.fault("probe", l, 15) {
-		return objstore.Attrs{}, unavailable("probe", l)
-	}
-	return s.Store.Probe(ctx, l)
-}
-
-func (s sick) Get(ctx context.Context, l objstore.Location, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
-	if s.c.fault("get", l, 10) {
-		return nil, objstore.Attrs{}, unavailable("get", l)
-	}
-	body, at, err := s.Store.Get(ctx, l, r)
-	return s.cut(body, l, err), at, err
-}
-
-func (s sick) GetVersion(ctx context.Context, l objstore.Location, id string, r objstore.Range) (io.ReadCloser, objstore.Attrs, error) {
-	if s.c.fault("getversion", l, 10) {
-		return nil, objstore.Attrs{}, unavailable("getversion", l)
-	}
-	body, at, err := s.Store.GetVersion(ctx, l, id, r)
-	return s.cut(body, l, err), at, err
-}
-
-// cut breaks a body off now and then.
-func (s sick) cut(body io.ReadCloser, l objstore.Location, err error) io.ReadCloser {
-	if err != nil || !s.c.fault("cut", l, 15) {
-		return body
-	}
-	return io.NopCloser(io.MultiReader(io.LimitReader(body, 1), failing{io.ErrUnexpectedEOF}))
-}
-
-func (s sick) Versions(ctx context.Context, l objstore.Location) iter.Seq2[objstore.Attrs, error] {
-	if s.c.fault("versions", l, 12) {
-		return func(yield func(objstore.Attrs, error) bool) { yield(objstore.Attrs{}, unavailable("versions", l)) }
-	}
-	return s.Store.Versions(ctx, l)
-}
-
-// write is one conditional write of ours, with what may go wrong around it, held to
-// the model.
-func (s sick) write(op string, l objstore.Location, body io.Reader, put func(io.Reader) (objstore.Attrs, error)) (objstore.Attrs, error) {
-	refuse := func(status int, err error) (objstore.Attrs, error) {
-		return objstore.Attrs{}, &objstore.Error{Op: op, Location: l, Status: status, Err: err}
-	}
-	s.c.rival(l)
-	switch {
-	case s.c.fault(op+" denied", l, 14):
-		return refuse(403, objstore.ErrDenied)
-	case s.c.fault(op+" conflict", l, 14):
-		return refuse(409, objstore.ErrExist)
-	case s.c.fault(op+" fails", l, 14):
-		return refuse(500, errors.New("internal"))
-	}
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return refuse(0, err)
-	}
-	at, err := s.c.held(op, l, data, func() (objstore.Attrs, error) { return put(bytes.NewReader(data)) })
-	switch {
-	case err != nil:
-		return at, err
-	case s.c.fault(op+" lost", l, 6):
-		return refuse(500, errors.New("internal"))
-	case s.c.fault(op+" lies", l, 10):
-		return refuse(412, objstore.ErrExist)
-	}
-	return at, nil
-}
-
-func (s sick) Create(ctx context.Context, l objstore.Location, body io.Reader, n int64) (objstore.Attrs, error) {
-	return s.write("create", l, body, func(b io.Reader) (objstore.Attrs, error) { return s.Store.Create(ctx, l, b, n) })
-}
-
-func (s sick) Replace(ctx context.Context, l objstore.Location, etag string, body io.Reader, n int64) (objstore.Attrs, error) {
-	return s.write("replace", l, body, func(b io.Reader) (objstore.Attrs, error) { return s.Store.Replace(ctx, l, etag, b, n) })
-}
-
-func (s sick) CreateOverMarker(ctx context.Context, l objstore.Location, id string, body io.Reader, n int64) (objstore.Attrs, error) {
-	return s.write("overmarker", l, body, func(b io.Reader) (objstore.Attrs, error) { return s.Store.CreateOverMarker(ctx, l, id, b, n) })
-}
-
-// held writes, and holds what was written to the model.
-func (c *chaos) held(op string, l objstore.Location, data []byte, put func() (objstore.Attrs, error)) (objstore.Attrs, error) {
-	before, there := c.store.Data(l)
-	at, err := put()
-	o := c.things[l]
-	if err != nil || l.Base() == pass.ProbeName {
-		return at, err
-	}
-	if _, below := l.Rel(quarantine); below {
-		if op != "create" || !c.kept {
-			c.wrong("%s in a quarantine", op)
-		}
-		return at, nil
-	}
-	if o == nil {
-		c.wrong("%s of %s, which nobody asked for", op, l)
-		return at, nil
-	}
-	c.mu.Lock()
-	good := o.good
-	c.mu.Unlock()
-	switch {
-	case o.proven() && !bytes.Equal(data, good):
-		c.wrong("%s of %s wrote %q, recorded is %q", op, l, data, good)
-	case !o.proven() && op == "replace":
-		c.wrong("%s was replaced, and nothing proves %q", l, data)
-	case !o.proven() && c.opinions(o, data) < 2:
-		c.wrong("%s was filled with %q, which not two peers hold", l, data)
-	case op != "replace" && there:
-		c.wrong("%s of %s found %q there", op, l, before)
-	case op == "replace" && bytes.Equal(before, good):
-		c.wrong("%s was right and was replaced", l)
-	case op == "replace" && !c.retrievable(l, before):
-		c.wrong("%s was replaced, and its old bytes are nowhere", l)
-	}
-	return at, nil
-}
-
-// opinions is how many peers may have sent these bytes.
-func (c *chaos) opinions(o *thing, data []byte) (n int) {
-	for _, p := range c.peers {
-		body := p.(*fibber).manners[o.loc].body
-		if bytes.Equal(body, data) || bytes.Equal(body[:len(body)/2], data) {
-			n++
-		}
-	}
-	return n
-}
-
-// retrievable reports whether bytes that were just replaced are kept.
-func (c *chaos) retrievable(l objstore.Location, old []byte) bool {
-	for _, at := range c.store.Locations() {
-		if _, below := at.Rel(quarantine); below {
-			if b, _ := c.store.Data(at); bytes.Equal(b, old) {
-				return true
-			}
-		}
-	}
-	return c.versioned(l, old)
-}
-
-// versioned reports whether a version of an object holds these bytes.
-func (c *chaos) versioned(l objstore.Location, want []byte) bool {
-	for v, err := range c.store.Versions(context.Background(), l) {
-		if err != nil || v.DeleteMarker {
-			continue
-		}
-		body, _, err := c.store.GetVersion(context.Background(), l, v.VersionID, objstore.Range{})
-		if err != nil {
-			continue
-		}
-		if b, _ := io.ReadAll(body); bytes.Equal(b, want) {
-			return true
-		}
-	}
-	return false
 }
 
 // pass is one look and repair of both targets.
@@ -634,123 +450,4 @@ func (c *chaos) converged() {
 			c.t.Fatalf("the repair of %s is still %s", r.Files, r.State)
 		}
 	}
-}
-
-// reader reads the records of the model.
-type reader struct{ c *chaos }
-
-func (r reader) records() []refs.Record {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	out := []refs.Record{{Key: "~healthy", Size: 7}}
-	for _, o := range r.c.all() {
-		if !o.blob {
-			continue
-		}
-		rec := refs.Record{Key: o.name, Size: refs.Unknown}
-		if o.size {
-			rec.Size = int64(len(o.good))
-		}
-		if o.sum {
-			rec.Checksum = sum(o.good)
-		}
-		out = append(out, rec)
-	}
-	return out
-}
-
-func (r reader) Records(context.Context, string) iter.Seq2[refs.Record, error] {
-	return func(yield func(refs.Record, error) bool) {
-		for _, rec := range r.records() {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (r reader) Confirm(_ context.Context, keys []string) (map[string]refs.Record, error) {
-	out := map[string]refs.Record{}
-	for _, rec := range r.records() {
-		if slices.Contains(keys, rec.Key) {
-			out[rec.Key] = rec
-		}
-	}
-	return out, nil
-}
-
-func (reader) NamedSince(context.Context) (time.Time, error) { return time.Unix(1, 0), nil }
-func (reader) Resumable() bool                               { return false }
-func (reader) Close() error                                  { return nil }
-
-// noted is a ledger that keeps what repairs say.
-type noted struct {
-	ledger.Repairs // panics on what is not used
-	ledger.Locks
-	ledger.Cooldowns
-	ledger.Refetches
-	mu   sync.Mutex
-	rows map[string]*ledger.Repair
-}
-
-func (n *noted) Note(_ context.Context, r ledger.Repair) error {
-	if r.State != ledger.StateRefused && r.State != ledger.StateFailed {
-		return fmt.Errorf("noted as %s", r.State)
-	}
-	return nil
-}
-
-func (n *noted) Intend(_ context.Context, _ ledger.Lease, r ledger.Repair) error {
-	if err := r.CheckIntended(); err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, o := range n.rows {
-		if o.State == ledger.StateUncertain && o.Where.URI == r.Where.URI {
-			return ledger.ErrUnsettled
-		}
-	}
-	r.State = ledger.StateIntended
-	n.rows[r.RepairID] = &r
-	return nil
-}
-
-func (n *noted) Settle(_ context.Context, _ ledger.Lease, id string, o ledger.Outcome) error {
-	if err := o.CheckOutcome(); err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.rows[id].State = o.State
-	return nil
-}
-
-func (n *noted) Verified(context.Context, ledger.Lease, string) error { return nil }
-func (n *noted) Unsettled(_ context.Context, uri string) ([]ledger.Repair, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []ledger.Repair
-	for _, r := range n.rows {
-		if (uri == "" || r.Where.URI == uri) && (r.State == ledger.StateIntended || r.State == ledger.StateUncertain) {
-			out = append(out, *r)
-		}
-	}
-	return out, nil
-}
-
-func (n *noted) Acquire(context.Context, string, string, time.Duration) (ledger.Lease, error) {
-	return ledger.Lease{Epoch: 1}, nil
-}
-func (n *noted) Renew(_ context.Context, l ledger.Lease, _ time.Duration) (ledger.Lease, error) {
-	return l, nil
-}
-func (n *noted) Release(context.Context, ledger.Lease) error { return nil }
-func (n *noted) RefetchFailed(context.Context, ledger.CooldownPolicy, ledger.RefetchFailure) (ledger.Refetch, error) {
-	return ledger.Refetch{}, nil
-}
-func (n *noted) RefetchDone(context.Context, string) error    { return nil }
-func (n *noted) PutProbe(context.Context, ledger.Probe) error { return nil }
-func (n *noted) GetProbe(context.Context, string, string, time.Duration) (*ledger.Probe, error) {
-	return nil, nil
 }
