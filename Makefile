@@ -45,7 +45,7 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s)
 
 property: ## Random damage, faults, rivals and lying peers: ROUNDS (10000) repairs of tables, and of copies
 	$(GO) test -count=1 -timeout 15m -run 'TestRepairsUnderFaultsAndRivals' ./reconcile/tables -rapid.checks=$(ROUNDS)
-	$(GO) test -count=1 -timeout 30m -run 'TestCopiesUnderFaultsAndLies' ./reconcile/mend -rapid.checks=$$(($(ROUNDS) / 2))
+	$(GO) test -count=1 -timeout 30m -run 'TestCopiesUnderFaultsAndLies' ./reconcile/mend -rapid.checks=$$(($(ROUNDS) / 10))
 
 judge: tools ## Let four releases of the real library judge our commits to tables, and what we read from them
 	RECONCILE_TEST_REQUIRE=$(REQUIRE) RECONCILE_TEST_JUDGE=all $(GO) test -count=1 -timeout 20m -run 'TestTheLibrary|TestDropping|TestAProcess|TestAnUndo' ./lance
