@@ -277,6 +277,42 @@ func TestNamedRepairsAndPlansLookAtTheRow(t *testing.T) {
 	})
 }
 
+// A registry that cannot be read says nothing against any store, and nothing for one:
+// every drop below its root waits until it can be read, whoever asks.
+func TestNothingIsDroppedWhereTheRegistryCannotBeRead(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(r *root)
+	}{
+		{"it lost its rows", func(r *root) {
+			reg := r.registry("a")
+			r.put(registryName, reg, lancetest.Missing(reg.DataName(0, 0)))
+		}},
+		{"the root has none", func(*root) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
+				r := newRoot("both", fullAtOnce)
+				b := fourFragments()
+				r.put("a.rollout.lance", b, lancetest.Missing(b.DataName(1, 0)))
+				c.make(r)
+				for _, words := range [][]string{{"run"}, {"plan", "-o", filepath.Join(r.dir, "p.json")}, {"plan", r.uri, "-o", filepath.Join(r.dir, "q.json")}, {"repair", "a"}, {"repair", r.uri + "/a.rollout.lance"}} {
+					d := r.run(words...).exit(reconcile.ExitRefused).pass()
+					met := false
+					for _, f := range d.Findings {
+						if f.Target == "a" && f.Role == "data" {
+							met = slices.Contains(f.BlockedBy, "incomplete_look")
+						}
+					}
+					if !met || len(d.Repairs) != 0 {
+						t.Errorf("%v: findings %+v, repairs %v", words, d.Findings, d.Repairs)
+					}
+				}
+			})
+		})
+	}
+}
+
 // madeRegistry is what registry.mjs says of the registry that it made.
 type madeRegistry struct {
 	Live, Deleted, Doubled []string

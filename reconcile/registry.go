@@ -9,7 +9,7 @@ const (
 	// ReasonInvalidNames: rows that cannot be looked at, because no store can have
 	// their names.
 	ReasonInvalidNames = "invalid_names"
-	// ReasonRegistryUnread: nothing is there of a target, and whether its row still is
-	// could not be found out.
+	// ReasonRegistryUnread: whether a row names the target could not be found out, and
+	// something hangs on it: nothing is there of it, or it is damaged.
 	ReasonRegistryUnread = "registry_unread"
 )

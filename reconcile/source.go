@@ -32,6 +32,9 @@ type Target struct {
 	// Row means that a registry row named it: when nothing is there it is a row
 	// without a store, and before a commit the row must still be there.
 	Row bool
+	// RegistryUnread means that registries were to be asked about it and could not be
+	// read: whether a row names it is unknown, and nothing of it is dropped.
+	RegistryUnread bool
 }
 
 // What a registry says of a target. The words are public.

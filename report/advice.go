@@ -83,6 +83,9 @@ func (a adviser) next(s subject) advice {
 				commands: a.check(s, a.command.later()...)}
 		}
 	}
+	if a, ok := a.forFleet(s); ok {
+		return a
+	}
 	return a.forVerdict(s)
 }
 

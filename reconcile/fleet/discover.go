@@ -190,8 +190,10 @@ func (d *registries) without(ctx context.Context, folders []objstore.Location) {
 		name, kind := Name(f.Base())
 		g, read := d.known[kind]
 		switch {
-		case !slices.Contains(registeredKinds, kind), !read, !d.any:
+		case !slices.Contains(registeredKinds, kind):
 			d.add(d.root, f, reconcile.Target{Listed: true})
+		case !read, !d.any:
+			d.add(d.root, f, reconcile.Target{Listed: true, RegistryUnread: true})
 		case g != nil && g.has(strings.TrimPrefix(name, kind+":")):
 		default:
 			late = append(late, f)
@@ -211,7 +213,7 @@ func (d *registries) without(ctx context.Context, folders []objstore.Location) {
 		t := reconcile.Target{Listed: true, Registry: reconcile.RegistryUnregistered}
 		switch g, read := again[kind]; {
 		case !read:
-			t.Registry = "" // nothing is known of its row
+			t.Registry, t.RegistryUnread = "", true
 		case g != nil && g.has(store):
 			t.Row = true
 			t.Registry, t.RegistryURI = g.says(d.stores, d.root, store)

@@ -229,8 +229,8 @@ func storeName(t reconcile.Target) string { return strings.TrimPrefix(t.Name, t.
 
 // MarkRows sets Row of the targets directly below a store root that its registries
 // name, so that their rows are asked for again before a commit; with all, of every
-// one that they could name. A registry that cannot be read counts as naming them:
-// then the commit finds out.
+// one that they could name. Where their registry cannot be read, or the root has
+// none at all, RegistryUnread is set.
 func MarkRows(ctx context.Context, stores Stores, uri string, targets []reconcile.Target, all bool) error {
 	return markRows(ctx, scan, stores, uri, targets, all)
 }
@@ -240,15 +240,32 @@ func markRows(ctx context.Context, read rowReader, stores Stores, uri string, ta
 	if err != nil {
 		return err
 	}
+	known := map[string]*registry{} // by kind, those that could be read; nil is not there
+	tried := map[string]bool{}
+	open := func(kind string) (g *registry, ok bool) {
+		if !tried[kind] {
+			tried[kind] = true
+			if g, err := readRegistry(ctx, read, stores, root, kind); err == nil || errors.Is(err, errNoRegistry) {
+				known[kind] = g
+			}
+		}
+		g, ok = known[kind]
+		return g, ok
+	}
+	none := func(kind string) bool { g, ok := open(kind); return ok && g == nil }
 	for i := range targets {
 		t := &targets[i]
-		if t.Root != root || !slices.Contains(registeredKinds, t.Kind) {
+		switch {
+		case t.Root != root || !slices.Contains(registeredKinds, t.Kind):
+			continue
+		case all:
+			t.Row = true
 			continue
 		}
-		if t.Row = all; !all {
-			words, err := registered(ctx, read, stores, targets[i:i+1])
-			t.Row = err != nil || words[0] != ""
-		}
+		g, ok := open(t.Kind)
+		t.RegistryUnread = !ok || g == nil && !slices.ContainsFunc(registeredKinds, func(kind string) bool { return !none(kind) })
+		// Of an unread one the row counts as there: what is absent is then no target that was mistyped.
+		t.Row = !ok || g != nil && g.has(storeName(*t))
 	}
 	return nil
 }

@@ -117,6 +117,9 @@ func brief(f *Found) []string {
 		if t.Listed {
 			line += " listed"
 		}
+		if t.RegistryUnread {
+			line += " unread"
+		}
 		out = append(out, line)
 	}
 	slices.Sort(out)
@@ -155,15 +158,15 @@ func TestDiscoveryByRegistries(t *testing.T) {
 		{"a registry that breaks off names nothing", newWorld("a.rollout.lance").then(KindRollout, reading{[]row{at("a", KindRollout, 1)}, errBadRegistry}), Registry,
 			[]string{"! _registry.rollout.lance/ incomplete bad_registry"}},
 		{"and takes nothing away from the listing", newWorld("a.rollout.lance", "g.generic.lance").then(KindRollout, reading{nil, &objstore.Error{Status: 403, Err: objstore.ErrDenied}}).registry(KindGeneric, at("g", KindGeneric, 1)), Both,
-			[]string{"a listed", "generic:g ok row listed", "! _registry.rollout.lance/ incomplete access_denied"}},
+			[]string{"a listed unread", "generic:g ok row listed", "! _registry.rollout.lance/ incomplete access_denied"}},
 		{"no registry", newWorld("a.rollout.lance"), Registry, []string{none}},
-		{"no registry, and a listing", newWorld("a.rollout.lance"), Both, []string{"a listed", none}},
+		{"no registry, and a listing", newWorld("a.rollout.lance"), Both, []string{"a listed unread", none}},
 		{"a kind without a registry", newWorld("a.rollout.lance", "g.generic.lance").registry(KindRollout, at("a", KindRollout, 1)), Both, []string{"a ok row listed", "generic:g unregistered listed"}},
 		{"a row without a folder", newWorld().registry(KindRollout, at("a", KindRollout, 1)), Both, []string{"a ok row"}},
 		{"a folder without a row", newWorld("a.rollout.lance", "b.rollout.lance").registry(KindRollout, at("a", KindRollout, 1)), Both, []string{"a ok row listed", "b unregistered listed"}},
 		{"a row that was absent for a moment", newWorld("a.rollout.lance").then(KindRollout, reading{}, reading{rows: []row{at("a", KindRollout, 1)}}), Both, []string{"a ok row listed"}},
 		{"a row that came back elsewhere", newWorld("a.rollout.lance").then(KindRollout, reading{}, reading{rows: []row{{"a", "s3://x/a", 1}}}), Both, []string{"a uri_differs s3://x/a row listed"}},
-		{"a registry that cannot be read again", newWorld("a.rollout.lance").then(KindRollout, reading{}, reading{err: errBadRegistry}), Both, []string{"a listed", "! _registry.rollout.lance/ incomplete bad_registry"}},
+		{"a registry that cannot be read again", newWorld("a.rollout.lance").then(KindRollout, reading{}, reading{err: errBadRegistry}), Both, []string{"a listed unread", "! _registry.rollout.lance/ incomplete bad_registry"}},
 		{"hidden folders and those below others", newWorld(".x.rollout.lance", "dir/x.rollout.lance", "a.rollout.lance").registry(KindRollout, at("a", KindRollout, 1)), Both, []string{"a ok row listed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -225,25 +228,41 @@ func TestRegisteredReadsEachRegistryOnce(t *testing.T) {
 func TestRowsOfTargetsThatWereNamed(t *testing.T) {
 	t.Parallel()
 	root := objstore.Location{Scheme: "s3", Bucket: "b", Key: "r"}
-	marked := func(w *world, all bool) (out []bool) {
+	bad := func() *world { return newWorld().then(KindRollout, reading{err: errBadRegistry}) }
+	for _, c := range []struct {
+		name string
+		w    *world
+		all  bool
+		want string
+	}{
+		{"a row, none, and a kind without a registry", newWorld().registry(KindRollout, at("a", KindRollout, 1)), false, "a row, b, generic:g, table:ctx, a"},
+		{"a registry that cannot be read", bad().registry(KindGeneric, at("g", KindGeneric, 1)), false, "a row unread, b row unread, generic:g row, table:ctx, a"},
+		{"the only registry cannot be read", bad(), false, "a row unread, b row unread, generic:g, table:ctx, a"},
+		{"no registry at all", newWorld(), false, "a unread, b unread, generic:g unread, table:ctx, a"},
+		{"all", newWorld(), true, "a row, b row, generic:g row, table:ctx, a"},
+	} {
 		targets := []reconcile.Target{{Name: "a", Kind: KindRollout, Root: root}, {Name: "b", Kind: KindRollout, Root: root}, {Name: "generic:g", Kind: KindGeneric, Root: root},
 			{Name: "table:ctx", Kind: KindTable, Root: root}, {Name: "a", Kind: KindRollout, Root: root.Join("below")}}
-		if err := markRows(t.Context(), w.read, w.stores(), "s3://b/r/", targets, all); err != nil {
+		if err := markRows(t.Context(), c.w.read, c.w.stores(), "s3://b/r/", targets, c.all); err != nil {
 			t.Fatal(err)
 		}
+		var got []string
 		for _, target := range targets {
-			out = append(out, target.Row)
+			line := target.Name
+			if target.Row {
+				line += " row"
+			}
+			if target.RegistryUnread {
+				line += " unread"
+			}
+			got = append(got, line)
 		}
-		return out
-	}
-	if got, want := marked(newWorld().registry(KindRollout, at("a", KindRollout, 1)), false), []bool{true, false, false, false, false}; !slices.Equal(got, want) {
-		t.Errorf("rows %v, want %v", got, want)
-	}
-	if got, want := marked(newWorld().then(KindRollout, reading{err: errBadRegistry}), false), []bool{true, true, false, false, false}; !slices.Equal(got, want) {
-		t.Errorf("with a registry that cannot be read: rows %v, want %v", got, want)
-	}
-	if got, want := marked(newWorld(), true), []bool{true, true, true, false, false}; !slices.Equal(got, want) {
-		t.Errorf("with all: rows %v, want %v", got, want)
+		if d := cmp.Diff(c.want, strings.Join(got, ", ")); d != "" {
+			t.Errorf("%s (-want +got)\n%s", c.name, d)
+		}
+		if n := c.w.count[KindRollout]; n > 1 {
+			t.Errorf("%s: the registry is read %d times", c.name, n)
+		}
 	}
 }
 

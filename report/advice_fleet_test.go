@@ -1,0 +1,31 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// What the registries forbid is told instead of a plan that would hold nothing.
+func TestAdviceWhereRegistriesForbidARepair(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		s    subject
+		want string
+	}{
+		{"the registry could not be read", subject{state: reconcile.StateRefused, stateReason: reconcile.ReasonRegistryUnread, verdict: reconcile.Missing, role: reconcile.RoleData, blocked: true}, "Its registry could not be read"},
+	} {
+		c.s.finding, c.s.target, c.s.uri = true, "exp-1", "s3://rk/exp-1.rollout.lance"
+		a := adviser{command: Command{Program: "reconcile"}, canRepair: true}.next(c.s)
+		if !strings.Contains(a.text, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, a.text, c.want)
+		}
+		for _, cmd := range a.commands {
+			if strings.Contains(cmd, " apply ") {
+				t.Errorf("%s: %s", c.name, cmd)
+			}
+		}
+	}
+}
