@@ -223,7 +223,7 @@ func TestNoCommitToAStoreWhoseRowIsGone(t *testing.T) {
 			name, detail, state string
 			break_              func(r *root)
 		}{
-			{"the row is gone", "no row of it any more", "refused", func(r *root) { r.put(registryName, r.registry("other").Version(2)) }},
+			{"the row is gone", "it has no row in the registry", "refused", func(r *root) { r.put(registryName, r.registry("other").Version(2)) }},
 			{"the row names another place", "the registry names another place", "refused", func(r *root) { r.put(registryName, r.registry("a s3://x/a.rollout.lance").Version(2)) }},
 			{"the registry cannot be read", "the registry cannot be read just before the commit", "refused", func(r *root) {
 				reg := r.registry("a").Version(2)
@@ -267,7 +267,7 @@ func TestNamedRepairsAndPlansLookAtTheRow(t *testing.T) {
 		plan := filepath.Join(r.dir, "plan.json")
 		r.run("plan", "--target", "a", "-o", plan).exit(reconcile.ExitDivergence)
 		r.put(registryName, r.registry("b").Version(2))
-		if out := r.run("apply", plan).exit(reconcile.ExitRefused).stdout; !strings.Contains(out, "no row of it any more") {
+		if out := r.run("apply", plan).exit(reconcile.ExitRefused).stdout; !strings.Contains(out, "it has no row in the registry") {
 			t.Errorf("a plan for a store whose row is gone:\n%s", clip(out))
 		}
 		r.put(registryName, r.registry("a").Version(3))
@@ -311,6 +311,54 @@ func TestNothingIsDroppedWhereTheRegistryCannotBeRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A folder without a row is being made or removed, or a left-over: it is told of, and
+// only a repair that names it drops anything.
+func TestAStoreWithoutARowIsOnlyReported(t *testing.T) {
+	eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
+		r := newRoot("both", fullAtOnce)
+		b := fourFragments()
+		lost := lancetest.Missing(b.DataName(1, 0))
+		r.put("a.rollout.lance", b, lost)
+		r.put("loose.rollout.lance", b, lost)
+		r.put("stray.rollout.lance", b, lost)
+		r.put(registryName, r.registry("a"))
+		blocked := func(d document) {
+			t.Helper()
+			for _, f := range d.Findings {
+				if got := slices.Contains(f.BlockedBy, "half_deleted"); f.Role == "data" && got != (f.Target != "a") {
+					t.Errorf("%s is blocked by %v", f.Target, f.BlockedBy)
+				}
+			}
+			for _, repair := range d.Repairs {
+				if repair["target"] != "a" {
+					t.Errorf("repair %v", repair)
+				}
+			}
+		}
+		// A plan that was made while it had a row.
+		early, late := filepath.Join(r.dir, "early.json"), filepath.Join(r.dir, "late.json")
+		r.put(registryName, r.registry("a", "loose").Version(2))
+		r.run("plan", "-o", early, "--target", "loose").exit(reconcile.ExitDivergence)
+		r.put(registryName, r.registry("a").Version(3))
+		for _, words := range [][]string{{"plan", "-o", late}, {"plan", r.uri, "-o", late + "2"}, {"run"}} {
+			blocked(r.run(words...).exit(reconcile.ExitRefused).pass())
+		}
+		d := r.run("apply", early).exit(reconcile.ExitRefused).pass()
+		if len(d.Repairs) != 1 || d.Repairs[0]["state"] != "refused" || !strings.Contains(fmt.Sprint(d.Repairs[0]["error"]), "half_deleted: it has no row in the registry") {
+			t.Errorf("repairs of an early plan: %v", d.Repairs)
+		}
+		text := runIn(t, r.dir, r.env(), "plan", "--config", r.config, "--dry-run", "--target", "loose").exit(reconcile.ExitRefused).stdout
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), "It has no row in the registry") {
+			t.Errorf("the text does not say why:\n%s", text)
+		}
+		for _, name := range []string{"loose", r.uri + "/stray.rollout.lance"} {
+			if d := r.run("repair", name).pass(); len(d.Repairs) != 1 || d.Repairs[0]["state"] != "applied" {
+				t.Errorf("repair %s: %v", name, d.Repairs)
+			}
+		}
+	})
 }
 
 // madeRegistry is what registry.mjs says of the registry that it made.

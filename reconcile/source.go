@@ -32,6 +32,9 @@ type Target struct {
 	// Row means that a registry row named it: when nothing is there it is a row
 	// without a store, and before a commit the row must still be there.
 	Row bool
+	// NoRow means that its registry was read and no row names it: nothing of it is
+	// dropped unless a user named it. So does RegistryUnregistered, which is told.
+	NoRow bool
 	// RegistryUnread means that registries were to be asked about it and could not be
 	// read: whether a row names it is unknown, and nothing of it is dropped.
 	RegistryUnread bool
@@ -134,6 +137,9 @@ type Policy struct {
 	DropPartialFragments bool `json:"drop_partial_fragments"`
 	// AllowEmptyTable lifts everything_missing for a named target.
 	AllowEmptyTable bool `json:"allow_empty_table"`
+	// NamedTarget: a user named the one target to repair it now. Then a store without a
+	// row of the registry may be dropped from.
+	NamedTarget bool `json:"named_target"`
 }
 
 // Limits bound what repairs may take away. The zero value allows nothing.

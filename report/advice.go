@@ -31,6 +31,8 @@ type subject struct {
 	until *time.Time
 	// everything: blocked by everything_missing.
 	everything bool
+	// withoutRow: blocked by half_deleted, though the table is whole enough to be read.
+	withoutRow bool
 	// blocked: something blocks every action, so that a plan holds none.
 	blocked bool
 	// copies is what is known of copies, and peers are who said it.

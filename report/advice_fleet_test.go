@@ -16,6 +16,7 @@ func TestAdviceWhereRegistriesForbidARepair(t *testing.T) {
 		want string
 	}{
 		{"the registry could not be read", subject{state: reconcile.StateRefused, stateReason: reconcile.ReasonRegistryUnread, verdict: reconcile.Missing, role: reconcile.RoleData, blocked: true}, "Its registry could not be read"},
+		{"no row names it", subject{state: reconcile.StateRefused, verdict: reconcile.Missing, role: reconcile.RoleData, blocked: true, withoutRow: true}, "It has no row in the registry"},
 	} {
 		c.s.finding, c.s.target, c.s.uri = true, "exp-1", "s3://rk/exp-1.rollout.lance"
 		a := adviser{command: Command{Program: "reconcile"}, canRepair: true}.next(c.s)

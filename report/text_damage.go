@@ -179,6 +179,7 @@ func (g *group) subject(s subject) subject {
 	s.finding, s.verdict, s.reason = true, g.key.verdict, g.key.reason
 	s.harmless, s.everything = g.key.harmless, g.key.everything
 	_, s.blocked = g.blockedBy()
+	s.withoutRow = slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedHalfDeleted) })
 	s.role, s.url = g.key.role, g.findings[0].URL
 	s.copies, s.peers = g.key.copies, g.peers()
 	for _, f := range g.findings {

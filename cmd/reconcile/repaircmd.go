@@ -49,7 +49,7 @@ name below the stores of the configuration.`,
 				return err
 			}
 			// Whoever names a target knows that a part of its columns is lost.
-			s.policy.DropPartialFragments = true
+			s.policy.DropPartialFragments, s.policy.NamedTarget = true, true
 			s.repair.one, s.repair.carry, s.repair.needsLedger = true, true, true
 			return a.repairPass(cmd, &f, s)
 		},

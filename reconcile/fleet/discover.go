@@ -234,11 +234,7 @@ func (g *registry) has(name string) bool {
 
 // again reads the registries of some stores once more, a little later.
 func (d *registries) again(ctx context.Context, of []objstore.Location) map[string]*registry {
-	timer := time.NewTimer(d.settle)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause(ctx, d.settle) != nil {
 		return nil
 	}
 	out := map[string]*registry{}

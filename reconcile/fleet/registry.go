@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -230,16 +231,25 @@ func storeName(t reconcile.Target) string { return strings.TrimPrefix(t.Name, t.
 // MarkRows sets Row of the targets directly below a store root that its registries
 // name, so that their rows are asked for again before a commit; with all, of every
 // one that they could name. Where their registry cannot be read, or the root has
-// none at all, RegistryUnread is set.
+// none at all, RegistryUnread is set; where no row names them, and none does a little
+// later either, NoRow is.
 func MarkRows(ctx context.Context, stores Stores, uri string, targets []reconcile.Target, all bool) error {
-	return markRows(ctx, scan, stores, uri, targets, all)
-}
-
-func markRows(ctx context.Context, read rowReader, stores Stores, uri string, targets []reconcile.Target, all bool) error {
 	root, err := rootOf(stores, uri)
 	if err != nil {
 		return err
 	}
+	markRows(ctx, scan, stores, root, targets, all)
+	if !slices.ContainsFunc(targets, func(t reconcile.Target) bool { return t.NoRow }) {
+		return nil
+	}
+	if err := pause(ctx, settleTime); err != nil {
+		return err
+	}
+	markRows(ctx, scan, stores, root, targets, all)
+	return nil
+}
+
+func markRows(ctx context.Context, read rowReader, stores Stores, root objstore.Location, targets []reconcile.Target, all bool) {
 	known := map[string]*registry{} // by kind, those that could be read; nil is not there
 	tried := map[string]bool{}
 	open := func(kind string) (g *registry, ok bool) {
@@ -266,6 +276,18 @@ func markRows(ctx context.Context, read rowReader, stores Stores, uri string, ta
 		t.RegistryUnread = !ok || g == nil && !slices.ContainsFunc(registeredKinds, func(kind string) bool { return !none(kind) })
 		// Of an unread one the row counts as there: what is absent is then no target that was mistyped.
 		t.Row = !ok || g != nil && g.has(storeName(*t))
+		t.NoRow = !t.Row && !t.RegistryUnread
 	}
-	return nil
+}
+
+// pause waits, or returns why ctx ended first.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -235,22 +235,23 @@ func TestRowsOfTargetsThatWereNamed(t *testing.T) {
 		all  bool
 		want string
 	}{
-		{"a row, none, and a kind without a registry", newWorld().registry(KindRollout, at("a", KindRollout, 1)), false, "a row, b, generic:g, table:ctx, a"},
+		{"a row, none, and a kind without a registry", newWorld().registry(KindRollout, at("a", KindRollout, 1)), false, "a row, b none, generic:g none, table:ctx, a"},
 		{"a registry that cannot be read", bad().registry(KindGeneric, at("g", KindGeneric, 1)), false, "a row unread, b row unread, generic:g row, table:ctx, a"},
-		{"the only registry cannot be read", bad(), false, "a row unread, b row unread, generic:g, table:ctx, a"},
+		{"the only registry cannot be read", bad(), false, "a row unread, b row unread, generic:g none, table:ctx, a"},
 		{"no registry at all", newWorld(), false, "a unread, b unread, generic:g unread, table:ctx, a"},
 		{"all", newWorld(), true, "a row, b row, generic:g row, table:ctx, a"},
 	} {
 		targets := []reconcile.Target{{Name: "a", Kind: KindRollout, Root: root}, {Name: "b", Kind: KindRollout, Root: root}, {Name: "generic:g", Kind: KindGeneric, Root: root},
 			{Name: "table:ctx", Kind: KindTable, Root: root}, {Name: "a", Kind: KindRollout, Root: root.Join("below")}}
-		if err := markRows(t.Context(), c.w.read, c.w.stores(), "s3://b/r/", targets, c.all); err != nil {
-			t.Fatal(err)
-		}
+		markRows(t.Context(), c.w.read, c.w.stores(), root, targets, c.all)
 		var got []string
 		for _, target := range targets {
 			line := target.Name
 			if target.Row {
 				line += " row"
+			}
+			if target.NoRow {
+				line += " none"
 			}
 			if target.RegistryUnread {
 				line += " unread"
