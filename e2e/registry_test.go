@@ -361,6 +361,33 @@ func TestAStoreWithoutARowIsOnlyReported(t *testing.T) {
 	})
 }
 
+// What is dropped of a registry are the rows of stores that live.
+func TestARegistryIsDroppedFromOnlyByName(t *testing.T) {
+	eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
+		r := newRoot("list", fullAtOnce)
+		reg := r.registry("a", "b", "c")
+		for range 3 {
+			reg = reg.Fragment(10)
+		}
+		r.put(registryName, reg, lancetest.Missing(reg.DataName(1, 0)))
+		name := "system:_registry.rollout"
+		for _, words := range [][]string{{"run"}, {"plan", "-o", filepath.Join(r.dir, "p.json")}, {"plan", r.uri + "/" + registryName, "-o", filepath.Join(r.dir, "q.json")}} {
+			d := r.run(words...).exit(reconcile.ExitDivergence).pass()
+			if len(d.Findings) != 1 || d.Findings[0].Target != name || d.Findings[0].ProposedAction != "none" || len(d.Repairs) != 0 {
+				t.Errorf("%v: findings %+v, repairs %v", words, d.Findings, d.Repairs)
+			}
+		}
+		text := runIn(t, r.dir, r.env(), "check", "--config", r.config).exit(reconcile.ExitDivergence).stdout
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), "its rows are stores") {
+			t.Errorf("the text does not say what it is:\n%s", text)
+		}
+		d := r.run("repair", name).exit(reconcile.ExitClean).pass()
+		if len(d.Repairs) != 1 || d.Repairs[0]["state"] != "applied" {
+			t.Errorf("repairs %v", d.Repairs)
+		}
+	})
+}
+
 // madeRegistry is what registry.mjs says of the registry that it made.
 type madeRegistry struct {
 	Live, Deleted, Doubled []string

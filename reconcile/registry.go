@@ -1,5 +1,11 @@
 package reconcile
 
+import "strings"
+
+// IsRegistry reports whether the target is itself a registry of stores: rows that are
+// dropped of it are stores that nobody finds any more.
+func (t Target) IsRegistry() bool { return strings.HasPrefix(t.Name, "system:_registry.") }
+
 // Reasons that registries give to targets and problems.
 const (
 	// ReasonNoRegistry: registries were to be read and the root holds none.

@@ -138,7 +138,7 @@ type Policy struct {
 	// AllowEmptyTable lifts everything_missing for a named target.
 	AllowEmptyTable bool `json:"allow_empty_table"`
 	// NamedTarget: a user named the one target to repair it now. Then a store without a
-	// row of the registry may be dropped from.
+	// row of the registry may be dropped from, and a registry itself.
 	NamedTarget bool `json:"named_target"`
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -17,8 +18,9 @@ func TestAdviceWhereRegistriesForbidARepair(t *testing.T) {
 	}{
 		{"the registry could not be read", subject{state: reconcile.StateRefused, stateReason: reconcile.ReasonRegistryUnread, verdict: reconcile.Missing, role: reconcile.RoleData, blocked: true}, "Its registry could not be read"},
 		{"no row names it", subject{state: reconcile.StateRefused, verdict: reconcile.Missing, role: reconcile.RoleData, blocked: true, withoutRow: true}, "It has no row in the registry"},
+		{"a registry that lost rows", subject{target: "system:_registry.rollout", state: reconcile.StateDiverged, verdict: reconcile.Missing, role: reconcile.RoleData}, "its rows are stores"},
 	} {
-		c.s.finding, c.s.target, c.s.uri = true, "exp-1", "s3://rk/exp-1.rollout.lance"
+		c.s.finding, c.s.target, c.s.uri = true, cmp.Or(c.s.target, "exp-1"), "s3://rk/exp-1.rollout.lance"
 		a := adviser{command: Command{Program: "reconcile"}, canRepair: true}.next(c.s)
 		if !strings.Contains(a.text, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, a.text, c.want)
