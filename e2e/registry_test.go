@@ -132,6 +132,9 @@ func TestRegistrySituations(t *testing.T) {
 			r.put("a.rollout.lance", whole)
 			r.put(registryName, r.registry("a", "gone"))
 		}, 3, []string{"a clean ok", "gone diverged no_store (no_store)"}},
+		{"rows of which no store is there", []string{"registry", "both"}, func(r *root) {
+			r.put(registryName, r.registry("a", "b", "c"))
+		}, 3, []string{"a diverged no_store (everything_missing)", "b diverged no_store (everything_missing)", "c diverged no_store (everything_missing)"}},
 		{"a store without a row", []string{"both"}, func(r *root) {
 			r.put("a.rollout.lance", whole)
 			r.put("loose.rollout.lance", whole)

@@ -230,6 +230,9 @@ const (
 	ReasonContradiction      = "contradiction"
 	ReasonNoContentLength    = "no_content_length"
 	ReasonTargetTimeout      = "target_timeout"
+	// ReasonOverdue: budgets left the target again and again, until nobody had looked at
+	// it for budget.full_cycle.
+	ReasonOverdue = "overdue"
 	ReasonBaseDenied         = "base_denied"
 	ReasonAccessDenied       = "access_denied"
 	ReasonEverythingMissing  = "everything_missing"

@@ -32,6 +32,8 @@ type Target struct {
 	// Row means that a registry row named it: when nothing is there it is a row
 	// without a store, and before a commit the row must still be there.
 	Row bool
+	// Rows is how many stores the registry names whose row named it; 0 when none did.
+	Rows int
 	// NoRow means that its registry was read and no row names it: nothing of it is
 	// dropped unless a user named it. So does RegistryUnregistered, which is told.
 	NoRow bool

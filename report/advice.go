@@ -31,6 +31,10 @@ type subject struct {
 	until *time.Time
 	// everything: blocked by everything_missing.
 	everything bool
+	// others: of so many targets more the same is to be said.
+	others int
+	// since, in RFC 3339, nobody looked at an overdue target; empty when not known.
+	since string
 	// withoutRow: blocked by half_deleted, though the table is whole enough to be read.
 	withoutRow bool
 	// blocked: something blocks every action, so that a plan holds none.

@@ -33,6 +33,9 @@ func (a adviser) forState(s subject) advice {
 		}
 		return advice{text: "The work on this target broke off; the log says why.", commands: a.check(s, "--log-level=debug")}
 	default:
+		if s.reason == reconcile.ReasonOverdue {
+			return a.forOverdue(s)
+		}
 		return a.forOpen(s)
 	}
 }
@@ -54,6 +57,9 @@ func (a adviser) forDiverged(s subject) advice {
 func (a adviser) offRegistry(s subject) (_ advice, ok bool) {
 	switch s.registry {
 	case reconcile.RegistryNoStore:
+		if s.reason == reconcile.ReasonEverythingMissing {
+			return a.forEmptyRoot(s), true
+		}
 		return advice{text: "The registry has a row for it and the store holds no object of it. If it was deleted on purpose, remove the row; if not, bring the folder back. Then check again.", commands: a.check(s)}, true
 	case reconcile.RegistryUnregistered:
 		return advice{text: "The store holds it and the registry has no row for it: engines that go by the registry do not see it. Register it, then check again.", commands: a.check(s)}, true

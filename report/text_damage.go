@@ -13,6 +13,8 @@ import (
 type block struct {
 	result reconcile.TargetResult
 	groups []*group
+	// more are targets that the same is to be said of, beside result.
+	more []reconcile.TargetResult
 }
 
 // group is findings of one target that ask for the same next step.
@@ -76,7 +78,7 @@ func (t *texter) blocks() []block {
 			wrong = append(wrong, block{result: reconcile.TargetResult{Target: k.target, Store: k.store, Findings: int64(len(fs))}, groups: groupsOf(fs)})
 		}
 	}
-	return append(wrong, clean...)
+	return append(join(wrong), clean...)
 }
 
 func groupsOf(findings []*reconcile.Finding) []*group {
@@ -126,6 +128,10 @@ func (t *texter) listsAll() string {
 }
 
 func (t *texter) block(b block) {
+	if len(b.more) > 0 {
+		t.joined(b)
+		return
+	}
 	r := b.result
 	head := t.name(r.Store, r.Target) + ": " + r.State.String()
 	if r.Reason != nil {
@@ -171,6 +177,7 @@ func (t *texter) subject(r reconcile.TargetResult) subject {
 	if r.Registry != nil {
 		s.registry = *r.Registry
 	}
+	s.since = overdueSince(r)
 	return s
 }
 

@@ -145,10 +145,10 @@ func (t *texter) notCheckedSums() []*notCheckedSum {
 	byKey := map[key]*notCheckedSum{}
 	for _, r := range t.pass.Targets {
 		for _, n := range r.NotChecked {
-			k := key{n.Role, n.Reason}
+			k := key{n.Role, sharedReason(n.Reason)}
 			s := byKey[k]
 			if s == nil {
-				s = &notCheckedSum{role: n.Role, reason: n.Reason}
+				s = &notCheckedSum{role: n.Role, reason: k.reason}
 				byKey[k] = s
 				sums = append(sums, s)
 			}

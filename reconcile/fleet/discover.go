@@ -171,7 +171,7 @@ func (d *registries) rows(g *registry, listed map[string]bool) {
 	}
 	var differ []string
 	for _, name := range g.names() {
-		t := reconcile.Target{Row: true, Listed: listed[folder(name, g.kind)]}
+		t := reconcile.Target{Row: true, Rows: len(g.rows), Listed: listed[folder(name, g.kind)]}
 		t.Registry, t.RegistryURI = g.says(d.stores, d.root, name)
 		if t.Registry == reconcile.RegistryURIDiffers {
 			differ = append(differ, name)
