@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,7 +67,11 @@ func TestATargetThatTheBudgetNeverReachesIsOverdue(t *testing.T) {
 	}
 	time.Sleep(2100 * time.Millisecond)
 	overdue := 0
-	for _, target := range x.pass(4).Targets {
+	r := x.run("run", "--output", "json", "--request-timeout", "1s").exit(4)
+	if n := strings.Count(r.stderr, "nobody looked at"); n != 1 {
+		t.Errorf("%d lines for all that is overdue:\n%s", n, r.stderr)
+	}
+	for _, target := range r.pass().Targets {
 		if target.State == "incomplete" && target.Reason != nil && *target.Reason == "overdue" {
 			overdue++
 		}

@@ -10,10 +10,6 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 )
 
-// reasonOverdue is the reason of a target that the budget left again and again until
-// nobody had looked at it for budget.full_cycle.
-const reasonOverdue = "overdue"
-
 // budget is what a scheduled pass may cost. Without a ledger nobody knows where the
 // next one has to go on, so that there is none.
 func (w *work) budget() pass.Budget {
@@ -42,14 +38,14 @@ func (w *work) putOff(ctx context.Context, out *pass.Outcome, sink pass.Sink) er
 		return err
 	}
 	w.log.Info("the budget left targets for the next pass", "targets", len(out.Deferred), "overdue", len(overdue))
+	w.warnOverdue(out.Deferred, overdue)
 	for _, t := range out.Deferred {
 		since, late := overdue[t.Location.Canonical()]
 		if !late {
 			continue
 		}
-		w.log.Warn("nobody looked at target for a full cycle: the budget is too small", "target", t.Name, "since", since)
 		r := reconcile.TargetResult{Target: t.Name, Store: t.Store, Kind: t.Kind, URI: t.Location.String(), State: reconcile.StateIncomplete,
-			Reason: reconcile.Ptr(reasonOverdue), NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "not looked at since " + since.UTC().Format(time.RFC3339)}}}
+			Reason: reconcile.Ptr(reconcile.ReasonOverdue), NotChecked: []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: "not looked at since " + since.UTC().Format(time.RFC3339)}}}
 		out.Targets = append(out.Targets, r)
 		out.Totals.Targets++
 		out.Totals.Deferred--
@@ -59,6 +55,29 @@ func (w *work) putOff(ctx context.Context, out *pass.Outcome, sink pass.Sink) er
 		}
 	}
 	return nil
+}
+
+// warnOverdue says once what a fleet of targets would say one by one.
+func (w *work) warnOverdue(deferred []reconcile.Target, overdue map[string]time.Time) {
+	if len(overdue) == 0 {
+		return
+	}
+	const named = 3
+	var first []string
+	var since time.Time
+	for _, t := range deferred {
+		at, late := overdue[t.Location.Canonical()]
+		if !late {
+			continue
+		}
+		if len(first) < named {
+			first = append(first, t.Name)
+		}
+		if since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	w.log.Warn("nobody looked at targets for a full cycle: the budget is too small", "targets", len(overdue), "first", first, "since", since, "full_cycle", fullCycle(w.s.budget))
 }
 
 func fullCycle(b config.Budget) time.Duration { return time.Duration(b.FullCycle) }
