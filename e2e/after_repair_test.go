@@ -190,6 +190,37 @@ func TestAPostThatIsNotTakenIsTheNextPassesAndChangesNoExitCode(t *testing.T) {
 	status(0, 1)
 }
 
+// What is owed is sent whatever the pass may repair; a dry run sends nothing.
+func TestAPassThatOnlyLooksSendsWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	m := startMaster(t)
+	m.answer(503)
+	f := told(t, m, "")
+	f.lose("exp-1.rollout.lance", 1)
+	f.runTold(reconcile.ExitClean, "run")
+	m.answer(200)
+	m.take()
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.config, []byte(strings.Replace(string(text), "mode: full", "mode: off", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{"run", "--dry-run"}, {"check"}} {
+		if d, _ := f.runTold(reconcile.ExitClean, words...); len(m.take()) != 0 || len(d.Posts) != 0 {
+			t.Errorf("%v: %v", words, d.posts())
+		}
+	}
+	if d, _ := f.runTold(reconcile.ExitClean, "run"); len(m.take()) != 1 || !cmp.Equal([]string{"exp-1 delivered 1 200"}, d.posts()) {
+		t.Errorf("with repair.mode off: %v", d.posts())
+	}
+	f.exec("UPDATE repair_posts SET state = 'open', ended_at = NULL")
+	if d, _ := f.runTold(reconcile.ExitClean, "run", "--mode", "off"); len(m.take()) != 1 {
+		t.Errorf("with --mode off: %v", d.posts())
+	}
+}
+
 // A pass that dies between its repair and its post owes the post still.
 func TestAPostThatADeadPassOwesIsSent(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func afterOf(fs *pflag.FlagSet, cfg *config.Config, s *settings) (afterSettings,
 // an interruption does. The pass is recorded before, and its record stays as it is.
 func (w *work) after(ctx context.Context, out *pass.Outcome, l *looked) {
 	a := w.s.after
-	posts, merges := len(a.hooks) > 0 && w.carries(), len(a.merge.Endpoints) > 0 && w.ledger != nil
+	posts, merges := len(a.hooks) > 0 && w.tells(), len(a.merge.Endpoints) > 0 && w.ledger != nil
 	if ctx.Err() != nil || !posts && !merges {
 		return
 	}
@@ -68,6 +68,13 @@ func (w *work) after(ctx context.Context, out *pass.Outcome, l *looked) {
 		l.interrupted = interrupt
 		w.doc.Exit = reconcile.Exit{Code: interrupt.exit(), Name: interrupt.exit().Name()}
 	}
+}
+
+// tells reports whether this pass sends what is owed: one that repairs does, and every
+// scheduled one, since what an earlier pass repaired is told of whatever may be repaired
+// now. A dry run does nothing.
+func (w *work) tells() bool {
+	return w.carries() || w.s.repair.scheduled && !w.s.repair.dryRun && w.ledger != nil
 }
 
 // merge asks the workers for every target that a merge is due for.
