@@ -303,8 +303,8 @@ func TestAFailingWorkerCoolsMergesDownAndNothingElse(t *testing.T) {
 		t.Errorf("cool down: %v", kinds)
 	}
 	// Checked and repaired as ever; not merged.
-	lost := fourFragments().DataName(1, 0)
-	if err := os.Remove(filepath.Join(f.dir, "r", "exp-1.rollout.lance", lost)); err != nil {
+	lost := filepath.Join(f.dir, "r", "exp-1.rollout.lance", fourFragments().DataName(1, 0))
+	if err := os.Rename(lost, lost+".away"); err != nil {
 		t.Fatal(err)
 	}
 	d, _ := f.pass(reconcile.ExitDivergence)
@@ -313,7 +313,14 @@ func TestAFailingWorkerCoolsMergesDownAndNothingElse(t *testing.T) {
 	}
 	// A person may insist; what works again is worked with again.
 	ws.answer(1, merged(0, 0))
-	if d, _ = f.pass(reconcile.ExitDivergence, "--force"); len(d.Merges) != 9 {
+	// But nobody merges into what is damaged.
+	if d, _ = f.pass(reconcile.ExitDivergence, "--force"); len(d.Merges) != 6 {
+		t.Errorf("forced, with a damaged table: %+v", d.Merges)
+	}
+	if err := os.Rename(lost+".away", lost); err != nil {
+		t.Fatal(err)
+	}
+	if d, _ = f.pass(reconcile.ExitClean, "--force"); len(d.Merges) != 9 {
 		t.Errorf("forced: %+v", d.Merges)
 	}
 	for _, c := range f.cooldowns() {

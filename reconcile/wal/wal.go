@@ -26,15 +26,22 @@ type Target struct {
 // Due picks the targets with at least least pending generations, most pending first,
 // out of what a pass found. It touches nothing.
 //
-// Left out are targets whose generations were not all looked at, or of which one is
-// damaged: their merge fails for ever, or loses what could still be brought back.
-// So are those whose state says that the table is not to be written to now.
+// Only targets that the pass found clean, or repaired and verified, are due: a merge
+// over anything that is damaged or was not judged fails, and so fails for ever. That
+// somebody acknowledged the damage mends nothing. Of a write-ahead log everything must
+// have been looked at and be whole.
 func Due(targets []reconcile.Target, results []reconcile.TargetResult, findings []reconcile.Finding, least int64) []Target {
 	type name struct{ store, target string }
-	damaged := map[name]bool{}
+	damaged, repaired := map[name]bool{}, map[name]bool{}
+	for _, r := range results {
+		repaired[name{r.Store, r.Target}] = r.State == reconcile.StateRepaired
+	}
 	for _, f := range findings {
-		if ofWAL(f.Role) && !f.Ref.Harmless && f.Verdict != reconcile.Present && f.Verdict != reconcile.Superseded {
-			damaged[name{f.Store, f.Target}] = true
+		k := name{f.Store, f.Target}
+		switch {
+		case f.Ref.Harmless, f.Verdict == reconcile.Present, f.Verdict == reconcile.Superseded:
+		case ofWAL(f.Role), !repaired[k]: // the findings of what was repaired are those of before
+			damaged[k] = true
 		}
 	}
 	byURI := map[string]reconcile.TargetResult{}
@@ -61,11 +68,8 @@ func ofWAL(r reconcile.Role) bool {
 
 // mustRest reports whether the table is not to be merged into now.
 func mustRest(r reconcile.TargetResult) bool {
-	switch r.State {
-	case reconcile.StateHalfDeleted, reconcile.StateUnreadable, reconcile.StateLocked, reconcile.StateRolledBack, reconcile.StateFailed:
+	if r.State != reconcile.StateClean && r.State != reconcile.StateRepaired {
 		return true
-	case reconcile.StateCoolingDown: // its check; a repair that cools down is of a table that was looked at
-		return r.References == 0
 	}
 	return slices.ContainsFunc(r.NotChecked, func(n reconcile.NotChecked) bool { return ofWAL(n.Role) })
 }

@@ -51,18 +51,26 @@ func TestWhichTargetsAreDue(t *testing.T) {
 		{"too-few", "rollout", reconcile.TargetResult{PendingGenerations: n(7)}, nil, false},
 		{"unknown", "rollout", reconcile.TargetResult{}, nil, false},
 		{"table:other", "table", reconcile.TargetResult{PendingGenerations: n(99)}, nil, false},
-		{"half", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateHalfDeleted}, nil, false},
-		{"unreadable", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateUnreadable}, nil, false},
-		{"locked", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateLocked}, nil, false},
-		{"rolled-back", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateRolledBack}, nil, false},
-		{"failed", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateFailed}, nil, false},
-		{"not-looked-at", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateIncomplete, NotChecked: unlooked}, nil, false},
-		{"diverged", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateDiverged, References: 3},
-			[]reconcile.Finding{finding("diverged", reconcile.RoleIndex, reconcile.Missing, false)}, true},
-		{"repair-cools", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateCoolingDown, References: 3}, nil, true},
+		{"not-looked-at", "rollout", reconcile.TargetResult{PendingGenerations: n(9), NotChecked: unlooked}, nil, false},
+		{"acknowledged", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("acknowledged", reconcile.RoleData, reconcile.Missing, false)}, false},
+		{"repaired", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateRepaired}, []reconcile.Finding{finding("repaired", reconcile.RoleData, reconcile.Missing, false)}, true},
+		{"repaired-all-but-its-log", "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: reconcile.StateRepaired},
+			[]reconcile.Finding{finding("repaired-all-but-its-log", reconcile.RoleWALGeneration, reconcile.Missing, false)}, false},
+		{"a-stale-writer's", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("a-stale-writer's", reconcile.RoleTransaction, reconcile.Missing, true)}, true},
+		{"overtaken", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("overtaken", reconcile.RoleData, reconcile.Superseded, false)}, true},
 		{"lost", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("lost", reconcile.RoleWALGeneration, reconcile.Missing, false)}, false},
 		{"hidden", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("hidden", reconcile.RoleWALManifest, reconcile.Undecided, false)}, false},
 		{"drained", "rollout", reconcile.TargetResult{PendingGenerations: n(9)}, []reconcile.Finding{finding("drained", reconcile.RoleWALGeneration, reconcile.Missing, true)}, true},
+	}
+	for i := range list {
+		if list[i].r.State == reconcile.StateIncomplete {
+			list[i].r.State = reconcile.StateClean
+		}
+	}
+	for _, s := range reconcile.States() {
+		if s != reconcile.StateClean && s != reconcile.StateRepaired {
+			list = append(list, x{s.String(), "rollout", reconcile.TargetResult{PendingGenerations: n(9), State: s, References: 3}, nil, false})
+		}
 	}
 	var targets []reconcile.Target
 	var results []reconcile.TargetResult
