@@ -5,7 +5,8 @@ type PostOutcome struct {
 	RepairID string `json:"repair_id"`
 	Target   string `json:"target"`
 	Store    string `json:"store"`
-	// URL is without user and query.
+	// URL is without user and query. Of a post that was not sent and whose hook is
+	// configured no more it is "template " and what was written.
 	URL string `json:"url"`
 	// State is open (the next pass tries again), delivered, refused or given_up.
 	State string `json:"state"`

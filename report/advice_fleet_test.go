@@ -32,3 +32,12 @@ func TestAdviceWhereRegistriesForbidARepair(t *testing.T) {
 		}
 	}
 }
+
+// How much of a report was to be shown is no part of the next look.
+func TestSuggestedCommandsShowWhatTheyShow(t *testing.T) {
+	t.Parallel()
+	got := Command{Flags: []string{"--verbose=true", "--depth=footer"}}.line("check", subject{uri: "s3://b/x.lance"})
+	if want := "reconcile check s3://b/x.lance --depth=footer"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

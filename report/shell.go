@@ -25,7 +25,7 @@ type Command struct {
 }
 
 // notRepeated are flags of a look that a suggested command decides by itself.
-var notRepeated = []string{"output", "report", "target", "exclude", "quiet", "progress", "log-format", "log-level"}
+var notRepeated = []string{"output", "report", "target", "exclude", "verbose", "quiet", "progress", "log-format", "log-level"}
 
 // line is the command as a line for a POSIX shell. extra flags ("--depth=footer")
 // win over the given ones.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -149,7 +151,7 @@ func (w *work) tell(ctx context.Context) {
 		return
 	}
 	for _, p := range givenUp {
-		w.posted(p, p.URL, ledger.PostResult{State: ledger.PostGivenUp, Status: p.Status, Error: p.Error})
+		w.posted(p, addressOf(byKey[p.Hook], p), ledger.PostResult{State: ledger.PostGivenUp, Status: p.Status, Error: p.Error})
 	}
 	sender := &hook.Sender{Attempts: postAttempts, Each: postEach, Total: postTotal, Backoff: postBackoff, Now: time.Now, Sleep: pass.SystemClock{}.Sleep}
 	failures := map[string]int{}
@@ -159,7 +161,7 @@ func (w *work) tell(ctx context.Context) {
 			return
 		}
 		if failures[p.Hook] >= postFailures {
-			w.posted(p, p.URL, ledger.PostResult{State: ledger.PostOpen, Error: reconcile.Ptr("not sent: the posts before it were not taken")})
+			w.posted(p, addressOf(byKey[p.Hook], p), ledger.PostResult{State: ledger.PostOpen, Error: reconcile.Ptr("not sent: the posts before it were not taken")})
 			continue
 		}
 		if w.post(ctx, sender, byKey[p.Hook], p) {
@@ -205,12 +207,22 @@ func (w *work) post(ctx context.Context, sender *hook.Sender, h *hook.Hook, p le
 	if err := w.ledger.SettlePost(rctx, p.Repair.RepairID, p.Hook, r); err != nil {
 		w.log.Warn("what became of a post after a repair is not recorded; it may be sent again", "target", p.Repair.Target, "repair_id", p.Repair.RepairID, "err", err)
 	}
-	url := r.URL
-	if url == "" {
-		url = p.URL
-	}
-	w.posted(p, url, r)
+	w.posted(p, cmp.Or(r.URL, addressOf(h, p)), r)
 	return r.State != ledger.PostOpen
+}
+
+// addressOf is where a post that was not sent would have gone, without what must not
+// be shown. Of a hook that is configured no more there is only what was written.
+func addressOf(h *hook.Hook, p ledger.Post) string {
+	if h != nil {
+		if req, err := h.Render(dataOf(p.Repair)); err == nil {
+			return req.Shown
+		}
+	}
+	if strings.Contains(p.URL, "{{") {
+		return "template " + p.URL
+	}
+	return p.URL
 }
 
 // posted logs a post and puts it into the document.

@@ -183,7 +183,7 @@ func (a *app) printHandedIn(x failureRow, output string) error {
 	name := cmp.Or(x.Target, deref(x.Hint.Target))
 	what := "the text names no damage"
 	if role := deref(x.Hint.Role); x.Hint.Damage != explain.DamageUnknown {
-		what = strings.TrimSpace("the text speaks of: " + role + " " + x.Hint.Damage.String())
+		what = "the text speaks of: " + strings.TrimSpace(role+" "+x.Hint.Damage.String())
 	}
 	_, err := fmt.Fprintf(a.stdout, "handed in: %s of %s; %s\n", x.Kind, printable(name), printable(what))
 	return err

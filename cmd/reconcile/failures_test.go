@@ -80,3 +80,12 @@ func TestFailuresAreHandedInCountedAndListed(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+func TestATextThatNamesDamageAndNoObject(t *testing.T) {
+	t.Parallel()
+	db := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	code, out, errs := invoke(t, "", "failures", "add", "--kind", "scan", "--target", "x", "--error", "failed to fill whole buffer", "--database", db)
+	if want := "handed in: scan of x; the text speaks of: truncated\n"; code != reconcile.ExitClean || out != want {
+		t.Errorf("exit %d, %q, want %q\n%s", code, out, want, errs)
+	}
+}
