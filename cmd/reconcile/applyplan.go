@@ -133,6 +133,8 @@ func whyNot(out *pass.Outcome, a reconcile.PlanAction, mine func(reconcile.Findi
 			return &reconcile.Refusal{Reason: f.BlockedBy[0], Detail: f.Path}
 		case !f.Verdict.Damaged():
 			return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: f.Path + " is " + f.Verdict.String()}
+		case f.ProposedAction == reconcile.ActionNone:
+			return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: f.Path + " is still damaged, and a plan drops nothing for it any more"}
 		}
 	}
 	if t.State == reconcile.StateIncomplete {

@@ -71,7 +71,7 @@ func discover(ctx context.Context, set *factory.Set, s *settings, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		if p.registries != "" && s.repair.carry {
+		if p.registries != "" && (s.repair.carry || s.mode != modeOff) {
 			// A plan may be a day old: what it was made for had a row then.
 			if err := fleet.MarkRows(ctx, set, p.registries, found.Targets, s.repair.plan != nil); err != nil {
 				return nil, err

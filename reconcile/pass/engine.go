@@ -173,9 +173,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 		}
 		return nil
 	}
-	if t.Registry == reconcile.RegistryURIDiffers {
-		facts.Blocks = append(facts.Blocks, reconcile.BlockedOutsideRoot) // engines may hold another copy for the table
-	}
+	facts.Blocks = append(facts.Blocks, p.registryBlocks(t)...)
 	for i := range facts.Findings {
 		facts.Findings[i].FirstObservedAt = p.opts.Clock.Now()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -22,6 +23,7 @@ func (p *engine) settleAbsent(ctx context.Context) error {
 		targets[i] = l.target
 	}
 	words, why := p.registered(ctx, targets)
+	empty := p.emptied(targets)
 	for i, l := range p.absent {
 		l.facts = reconcile.Facts{Settled: true, State: reconcile.StateIncomplete, Reason: why}
 		if why == "" && words[i] == "" {
@@ -34,6 +36,9 @@ func (p *engine) settleAbsent(ctx context.Context) error {
 				l.facts.Reason = *registryReason(t) + ", and nothing is here"
 			} else {
 				l.result.Registry = reconcile.Ptr(reconcile.RegistryNoStore)
+				if empty[registryOf(t)] {
+					l.facts.Reason = reconcile.ReasonEverythingMissing
+				}
 			}
 		}
 		if err := p.finish(ctx, l, nil); err != nil {
@@ -41,6 +46,36 @@ func (p *engine) settleAbsent(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fewestStores is how many stores a registry names at least before their absence
+// together says more about the root than about them.
+const fewestStores = 3
+
+// registryID is one registry.
+type registryID struct {
+	root objstore.Location
+	kind string
+}
+
+func registryOf(t reconcile.Target) registryID { return registryID{t.Root, t.Kind} }
+
+// emptied are the registries that name stores of which nothing is there of any.
+func (p *engine) emptied(absent []reconcile.Target) map[registryID]bool {
+	n := map[registryID]int{}
+	for _, t := range absent {
+		n[registryOf(t)]++
+	}
+	out := map[registryID]bool{}
+	for _, t := range absent {
+		id := registryOf(t)
+		if n[id] < fewestStores || n[id] != t.Rows || out[id] {
+			continue
+		}
+		out[id] = true
+		p.opts.Logger.Warn("none of the stores that the registry names is there: the root is likelier wrong than the registry", "root", id.root.String(), "kind", id.kind, "stores", t.Rows)
+	}
+	return out
 }
 
 // registered asks the registries again, a little later. why is not empty when the
@@ -71,6 +106,22 @@ func registryReason(t reconcile.Target) *string {
 	case reconcile.RegistryURIDiffers:
 		return reconcile.Ptr("the registry names " + t.RegistryURI)
 	}
+	if t.RegistryUnread {
+		return reconcile.Ptr(reconcile.ReasonRegistryUnread)
+	}
+	return nil
+}
+
+// registryBlocks are what the registry forbids of a target.
+func (p *engine) registryBlocks(t reconcile.Target) []string {
+	switch {
+	case t.Registry == reconcile.RegistryURIDiffers:
+		return []string{reconcile.BlockedOutsideRoot} // engines may hold another copy for the table
+	case t.RegistryUnread:
+		return []string{reconcile.BlockedIncompleteLook}
+	case (t.NoRow || t.Registry == reconcile.RegistryUnregistered) && !p.opts.Policy.NamedTarget:
+		return []string{reconcile.BlockedHalfDeleted} // it is being made or removed, or a left-over
+	}
 	return nil
 }
 
@@ -89,7 +140,7 @@ func (a *applier) stillRegistered(ctx context.Context, t reconcile.Target) error
 		a.opts.Logger.Warn("cannot read the registry again", "target", t.Name, "err", err)
 		return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: "the registry cannot be read just before the commit: " + err.Error()}
 	case words[0] == "":
-		return &reconcile.Refusal{Reason: reconcile.BlockedHalfDeleted, Detail: "the registry has no row of it any more: the store is being removed"}
+		return &reconcile.Refusal{Reason: reconcile.BlockedHalfDeleted, Detail: "it has no row in the registry: it is being removed, or was never registered"}
 	case words[0] != reconcile.RegistryOK:
 		return &reconcile.Refusal{Reason: reconcile.BlockedOutsideRoot, Detail: "the registry names another place"}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +74,50 @@ func TestATargetThatARegistryRowNamesAndNothingIsThereOf(t *testing.T) {
 	}
 }
 
+// A registry of whose stores none is there was copied without them, or is read below
+// another root: its rows are not to be removed one by one.
+func TestARegistryWithoutAnyOfItsStores(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rows, absent int
+		reason       string
+	}{
+		{3, 3, "everything_missing"},
+		{2, 2, "no_store"},
+		{4, 3, "no_store"}, // one is there, or was not looked at
+	} {
+		var sources []*fakeSource
+		for i := range c.absent {
+			src := table(newScripted())
+			src.facts = reconcile.Facts{Absent: true}
+			src.target.Name += string(rune('a' + i))
+			src.target.Location.Key += string(rune('a' + i))
+			src.target.Row, src.target.Rows, src.target.Registry = true, c.rows, reconcile.RegistryOK
+			sources = append(sources, src)
+		}
+		opts, targets, _ := options(newScripted(), sources...)
+		opts.Registered = says(reconcile.RegistryOK, nil)
+		var log strings.Builder
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		out, err := Look(t.Context(), targets, opts)
+		if err != nil || len(out.Targets) != c.absent || out.Exit() != reconcile.ExitDivergence {
+			t.Fatalf("%v, %v", out, err)
+		}
+		for _, r := range out.Targets {
+			if deref(r.Reason) != c.reason || deref(r.Registry) != reconcile.RegistryNoStore {
+				t.Errorf("%d of %d: %s, registry %s", c.absent, c.rows, deref(r.Reason), deref(r.Registry))
+			}
+		}
+		want := 0
+		if c.reason == "everything_missing" {
+			want = 1
+		}
+		if n := strings.Count(log.String(), "none of the stores"); n != want {
+			t.Errorf("%d of %d: %d lines:\n%s", c.absent, c.rows, n, log.String())
+		}
+	}
+}
+
 // What the registry says counts whatever the store's own state is, and never hides it.
 func TestARegistryThatSpeaksAgainstAStore(t *testing.T) {
 	t.Parallel()
@@ -81,14 +127,14 @@ func TestARegistryThatSpeaksAgainstAStore(t *testing.T) {
 		broken   bool
 		state    string
 		reason   string
-		blocked  bool
+		blocked  string
 		exit     reconcile.ExitCode
 	}{
-		{"ok", "ok", false, "clean", "", false, 0},
-		{"unregistered and whole", "unregistered", false, "clean", "unregistered", false, 3},
-		{"unregistered and damaged", "unregistered", true, "diverged", "unregistered", false, 3},
-		{"elsewhere and whole", "uri_differs", false, "clean", "the registry names s3://x/t", false, 3},
-		{"elsewhere and damaged", "uri_differs", true, "diverged", "the registry names s3://x/t", true, 3},
+		{"ok", "ok", false, "clean", "", "", 0},
+		{"unregistered and whole", "unregistered", false, "clean", "unregistered", "", 3},
+		{"unregistered and damaged", "unregistered", true, "diverged", "unregistered", reconcile.BlockedHalfDeleted, 3},
+		{"elsewhere and whole", "uri_differs", false, "clean", "the registry names s3://x/t", "", 3},
+		{"elsewhere and damaged", "uri_differs", true, "diverged", "the registry names s3://x/t", reconcile.BlockedOutsideRoot, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,11 +160,63 @@ func TestARegistryThatSpeaksAgainstAStore(t *testing.T) {
 				t.Errorf("%s %q %s, exit %d", r.State, reason, *r.Registry, out.Exit())
 			}
 			for _, f := range out.Findings {
-				if blocked := len(f.BlockedBy) == 1 && f.BlockedBy[0] == reconcile.BlockedOutsideRoot; blocked != c.blocked {
+				if !slices.Equal(f.BlockedBy, []string{c.blocked}) {
 					t.Errorf("blocked by %v", f.BlockedBy)
 				}
 			}
 		})
+	}
+}
+
+// Whoever names a store may have it repaired without a row.
+func TestAStoreWithoutARowThatIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		for _, mark := range []func(*reconcile.Target){func(t *reconcile.Target) { t.Registry = reconcile.RegistryUnregistered }, func(t *reconcile.Target) { t.NoRow = true }} {
+			s := newScripted()
+			src := table(s)
+			mark(&src.target)
+			delete(s.answer, root+"/data/b")
+			opts, targets, _ := options(s, src)
+			opts.Policy.NamedTarget = named
+			out, err := Look(t.Context(), targets, opts)
+			if err != nil || len(out.Findings) != 1 {
+				t.Fatalf("%v, %v", out, err)
+			}
+			if blocked := slices.Contains(out.Findings[0].BlockedBy, reconcile.BlockedHalfDeleted); blocked == named {
+				t.Errorf("named: %v, blocked by %v", named, out.Findings[0].BlockedBy)
+			}
+		}
+	}
+}
+
+// Where a registry could not be read, nobody knows whether the store is being removed.
+func TestAStoreWhoseRegistryCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []bool{false, true} {
+		s := newScripted()
+		src := table(s)
+		src.target.RegistryUnread = true
+		if broken {
+			delete(s.answer, root+"/data/b")
+		}
+		opts, targets, _ := options(s, src)
+		out, err := Look(t.Context(), targets, opts)
+		if err != nil || len(out.Targets) != 1 {
+			t.Fatalf("%v, %v", out, err)
+		}
+		r := out.Targets[0]
+		if !broken && (r.State != reconcile.StateClean || r.Reason != nil) {
+			t.Errorf("whole: %s %v", r.State, r.Reason)
+		}
+		if broken && (r.State != reconcile.StateDiverged || deref(r.Reason) != reconcile.ReasonRegistryUnread) {
+			t.Errorf("damaged: %s %q", r.State, deref(r.Reason))
+		}
+		for _, f := range out.Findings {
+			if !slices.Contains(f.BlockedBy, reconcile.BlockedIncompleteLook) {
+				t.Errorf("blocked by %v", f.BlockedBy)
+			}
+		}
 	}
 }
 

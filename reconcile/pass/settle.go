@@ -139,7 +139,7 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	countMetadata(r, l.facts.Findings, findings)
 	r.NotChecked = append(r.NotChecked, l.facts.NotChecked...)
 	r.State, r.Reason = stateOf(l, findings)
-	if r.Reason == nil {
+	if r.Reason == nil && (r.State != reconcile.StateClean || !l.target.RegistryUnread) {
 		r.Reason = registryReason(l.target)
 	}
 	if rows, ok := rowsAtRisk(findings); ok && l.target.Kind != kindBlobs {

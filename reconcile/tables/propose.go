@@ -30,6 +30,7 @@ func (t *Table) Propose(ctx context.Context, findings []reconcile.Finding, polic
 		}
 	}
 	p.limits()
+	p.spareRegistry()
 	p.trimBlocks()
 	return p.actions()
 }
@@ -373,7 +374,7 @@ func ratio(a, b int64) float64 {
 
 // forAll are blocks that speak of destructive actions only; a finding that leads
 // to none does not carry them.
-var forAll = []string{reconcile.BlockedUnknownWriterFlags, reconcile.BlockedExternalCommitStore, reconcile.BlockedRolledBack,
+var forAll = []string{reconcile.BlockedUnknownWriterFlags, reconcile.BlockedExternalCommitStore, reconcile.BlockedRolledBack, reconcile.BlockedHalfDeleted,
 	reconcile.BlockedUnconditionalWriter, reconcile.BlockedIncompleteLook, reconcile.BlockedVersionsUnknown, reconcile.BlockedDropAfter, reconcile.BlockedCoolingDown}
 
 func (p *proposal) trimBlocks() {
