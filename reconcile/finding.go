@@ -232,8 +232,8 @@ const (
 	ReasonTargetTimeout      = "target_timeout"
 	// ReasonOverdue: budgets left the target again and again, until nobody had looked at
 	// it for budget.full_cycle.
-	ReasonOverdue = "overdue"
-	ReasonBaseDenied         = "base_denied"
-	ReasonAccessDenied       = "access_denied"
-	ReasonEverythingMissing  = "everything_missing"
+	ReasonOverdue           = "overdue"
+	ReasonBaseDenied        = "base_denied"
+	ReasonAccessDenied      = "access_denied"
+	ReasonEverythingMissing = "everything_missing"
 )
