@@ -159,15 +159,15 @@ func TestALookOfManyGoesOnWhereItWasBrokenOff(t *testing.T) {
 
 func TestSuspectsAreLookedAtAsTheyAreNow(t *testing.T) {
 	t.Parallel()
-	p, _ := large(t, 30_000)
+	p, _ := large(t, 12_000)
 	p.gone("k000001", "k000002", "k000003", "k000004")
-	p.until("k025000")
+	p.until("k011000")
 	p.store.PutSparse(p.at("k000002"), 1) // it came
 	// Its record went, and another says something else now.
 	p.recs.list = slices.DeleteFunc(slices.Clone(p.recs.list), func(r refs.Record) bool { return r.Key == "k000003" })
 	p.recs.set("k000004", "md5:00000000000000000000000000000000")
 	out := p.look(t.Context())
-	total(t, out, 30_000, "k000001", "k000004")
+	total(t, out, 12_000, "k000001", "k000004")
 	if f := finding(t, out, "k000004"); f.ExpectedChecksum == nil {
 		t.Error("what the record says now is not what is told")
 	}
@@ -177,9 +177,9 @@ func TestSuspectsAreLookedAtAsTheyAreNow(t *testing.T) {
 // they are looked at again: none of them may be forgotten.
 func TestALookThatIsBrokenOffAgainAndAgainForgetsNoSuspect(t *testing.T) {
 	t.Parallel()
-	p, c := large(t, 32_000)
+	p, c := large(t, 21_500)
 	var missing []string
-	for i := range 11_500 {
+	for i := range 10_050 {
 		missing = append(missing, fmt.Sprintf("k%06d", i))
 	}
 	p.gone(missing...)
@@ -191,35 +191,35 @@ func TestALookThatIsBrokenOffAgainAndAgainForgetsNoSuspect(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	c.heads.Store(0)
 	c.at = func(_ context.Context, n int64) {
-		if n == 10_700 {
+		if n == 10_020 {
 			stop(errors.New("killed"))
 		}
 	}
 	p.look(ctx)
 	c.at = nil
 	out := p.look(t.Context())
-	total(t, out, 32_001, missing...)
+	total(t, out, 21_501, missing...)
 }
 
 // What is open in the part that was not walked again stays open, whatever happened to
 // it: this look did not see it.
 func TestTheWalkedPartResolvesNothingWhenALookGoesOn(t *testing.T) {
 	t.Parallel()
-	p, _ := large(t, 30_000)
-	p.gone("k000005", "k025001")
+	p, _ := large(t, 12_000)
+	p.gone("k000005", "k011001")
 	p.look(t.Context())
-	if got := p.open(); !slices.Equal(got, []string{"k000005", "k025001"}) {
+	if got := p.open(); !slices.Equal(got, []string{"k000005", "k011001"}) {
 		t.Fatalf("open: %q", got)
 	}
 	// Neither is named any more.
-	p.recs.list = slices.DeleteFunc(slices.Clone(p.recs.list), func(r refs.Record) bool { return r.Key == "k000005" || r.Key == "k025001" })
-	p.until("k024000")
-	if got := p.open(); !slices.Equal(got, []string{"k000005", "k025001"}) {
+	p.recs.list = slices.DeleteFunc(slices.Clone(p.recs.list), func(r refs.Record) bool { return r.Key == "k000005" || r.Key == "k011001" })
+	p.until("k010900")
+	if got := p.open(); !slices.Equal(got, []string{"k000005", "k011001"}) {
 		t.Errorf("a look that was broken off resolved something; open: %q", got)
 	}
 	out := p.look(t.Context())
-	total(t, out, 29_999)
-	if got := p.open(); !slices.Equal(got, []string{"k000005", "k025001"}) {
+	total(t, out, 11_999)
+	if got := p.open(); !slices.Equal(got, []string{"k000005", "k011001"}) {
 		t.Errorf("a look that went on resolved something; open: %q", got)
 	}
 	p.look(t.Context())
