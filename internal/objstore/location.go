@@ -210,6 +210,8 @@ func (l Location) Parent() Location {
 	k := strings.TrimRight(l.Key, "/")
 	i := strings.LastIndexByte(k, '/')
 	switch {
+	case i > 0 && k[i-1] == '/':
+		l.Key = k[:i+1] // names may be empty: what Join is to lead back from ends in a slash
 	case i > 0:
 		l.Key = k[:i]
 	case l.Scheme == "file":
@@ -225,7 +227,11 @@ func (l Location) Rel(dir Location) (name string, ok bool) {
 	if l.Scheme != dir.Scheme || l.Endpoint != dir.Endpoint || l.Bucket != dir.Bucket {
 		return "", false
 	}
-	return strings.CutPrefix(l.Key, dir.Dir().Key)
+	prefix := dir.Key
+	if (prefix != "" || dir.Scheme == "file") && !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
+	}
+	return strings.CutPrefix(l.Key, prefix)
 }
 
 // Container names what can be absent as a whole or lack rights as a whole: the
