@@ -244,3 +244,37 @@ func TestAWrongChecksumOverAGoodObjectChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// References that cannot be read say nothing of any blob: the look is incomplete, and
+// what was found before stays open.
+func TestReferencesThatAreGoneLeaveEverythingOpen(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, 3, "[]", "")
+	c.s.Put(t, "att/"+c.blobs[0].key, c.blobs[0].data)
+	if d := c.run().exit(3).pass(); len(d.Findings) != 2 {
+		t.Fatalf("findings %v", d.brief())
+	}
+	if err := os.Remove(filepath.Join(c.dir, "refs.csv")); err != nil {
+		t.Fatal(err)
+	}
+	d := c.run().exit(4).pass()
+	if len(d.Targets) != 1 || d.Targets[0].State != "incomplete" || d.Totals["findings_carried"].(float64) != 2 {
+		t.Errorf("targets %+v, carried %v", d.Targets, d.Totals["findings_carried"])
+	}
+}
+
+// Rows that contradict each other leave their blob damaged: nobody knows which record
+// is right, and nothing is brought back.
+func TestRecordsThatContradictEachOtherAreNoProof(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, 2, `["s3://BUCKET/A"]`, "")
+	c.s.Put(t, "att/"+c.blobs[0].key, c.blobs[0].data)
+	c.s.Put(t, "A/"+c.blobs[1].key, c.blobs[1].data)
+	c.blobs = append(c.blobs, blob{c.blobs[1].key, []byte("something else")})
+	c.references(func(b blob) string { return b.sum() })
+	r := c.run()
+	d := r.pass()
+	if len(d.Findings) != 1 || d.Findings[0].Verdict != "missing" || !slices.Contains(d.Findings[0].BlockedBy, "replace_unproven") || len(d.Repairs) != 0 || r.code == 0 {
+		t.Errorf("exit %d, findings %+v, repairs %v", r.code, d.Findings, d.Repairs)
+	}
+}

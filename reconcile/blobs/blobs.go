@@ -78,6 +78,8 @@ type Collection struct {
 	// bad are the rows that name no blob as they stand, by reason.
 	bad     map[string]badRows
 	sampled int64
+	// contradicted are keys whose records say different things of one blob.
+	contradicted map[string]bool
 }
 
 type badRows struct {
@@ -95,7 +97,7 @@ func New(t reconcile.Target, opts Options) *Collection {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Collection{target: t, opts: opts, bad: map[string]badRows{}}
+	return &Collection{target: t, opts: opts, bad: map[string]badRows{}, contradicted: map[string]bool{}}
 }
 
 // Target implements reconcile.Source.
@@ -331,7 +333,15 @@ func (c *Collection) Revisit(ctx context.Context, asked []reconcile.Reference) (
 	for i, ref := range asked {
 		rec, ok := recs[ref.Path]
 		now := c.reference(rec)
-		rev.Named[i] = ok && now.Size == ref.Size && now.Checksum == ref.Checksum && now.Location == ref.Location
+		// What rows contradict each other in comes back as not recorded: the blob is named
+		// all the same, and nothing says which of its records is right.
+		less := now.Size == 0 && ref.Size != 0 || now.Checksum == "" && ref.Checksum != ""
+		rev.Named[i] = ok && now.Location == ref.Location && (now.Size == ref.Size || now.Size == 0) && (now.Checksum == ref.Checksum || now.Checksum == "")
+		if rev.Named[i] && less {
+			c.mu.Lock()
+			c.contradicted[ref.Path] = true
+			c.mu.Unlock()
+		}
 	}
 	return rev, nil
 }
@@ -345,6 +355,12 @@ func (c *Collection) Older(_ context.Context, asked []reconcile.Reference, minAg
 		out[i] = old
 	}
 	return out, nil
+}
+
+func (c *Collection) isContradicted(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.contradicted[key]
 }
 
 // Propose implements reconcile.Source. Nothing is ever dropped: a blob without a copy
@@ -362,6 +378,8 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 		}
 		switch {
 		case c.opts.ReportOnly:
+		case c.isContradicted(f.Path):
+			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
 		case f.Restorable:
 			f.ProposedAction = reconcile.ActionRestore
 		case len(f.PeersHaving) > 0:

@@ -30,6 +30,7 @@ type choice struct {
 	// unproven: some copy is neither proven nor disproven.
 	unproven bool
 	saidNo   []string
+	refused  []Attempt
 	errs     []error
 }
 
@@ -75,6 +76,7 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 			}
 		}
 		c.errs = append(c.errs, fmt.Errorf("%s: %w", cand.source, perr))
+		c.refused = append(c.refused, Attempt{cand.action, cand.source, perr})
 		m.opts.Logger.Info("a copy is not taken", "target", job.Target.Name, "path", job.Finding.Path, "source", cand.source, "err", perr)
 	}
 	if len(candidates) == 0 {

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,7 +221,8 @@ func (p *engine) brokenOff(ctx, tctx context.Context, err error) string {
 		return reconcile.ReasonTargetTimeout
 	}
 	p.opts.Logger.Warn("look at target broken off", "err", err)
-	return judgeError(err).reason
+	// "No such object" is a statement about an object; that a walk ended in it is none.
+	return cmp.Or(judgeError(err).reason, reconcile.ReasonNoAnswer)
 }
 
 // notReached says which references a broken-off look did not come to.
@@ -228,7 +230,11 @@ func notReached(l *look) []reconcile.NotChecked {
 	if l.brokenOff == "" {
 		return nil
 	}
-	return []reconcile.NotChecked{{Role: reconcile.RoleData, Reason: l.brokenOff}}
+	role := reconcile.RoleData
+	if l.target.Kind == kindBlobs {
+		role = reconcile.RoleBlob
+	}
+	return []reconcile.NotChecked{{Role: role, Reason: l.brokenOff}}
 }
 
 // keepOrFinish keeps a look that needs a second one, and reports the others.

@@ -253,6 +253,9 @@ func setAnswer(f *reconcile.Finding, a answer) {
 	if a.err == nil && a.verdict != reconcile.Undecided && a.attrs.Size >= 0 {
 		f.ObservedSize = reconcile.Ptr(a.attrs.Size)
 	}
+	if read, ok := strings.CutPrefix(a.reason, "read "); ok && a.verdict == reconcile.ChecksumMismatch {
+		f.ObservedChecksum, f.Reason = reconcile.Ptr(read), nil
+	}
 	if kept := otherChecksum(f.Ref, a.attrs); kept != "" {
 		f.ObservedChecksum = reconcile.Ptr(kept)
 	}

@@ -241,8 +241,27 @@ func (m *mending) settled(ctx context.Context, f *reconcile.Finding, r mend.Resu
 		m.unsettled(rec, o, r, err)
 		return
 	}
+	m.noteRefused(ctx, f, r)
 	m.out.Repairs = append(m.out.Repairs, *told)
 	m.tell(ctx, f, r, rec)
+}
+
+// noteRefused records the copies that were tried in vain before one was good. When none
+// was, the attempt's own record says why of each.
+func (m *mending) noteRefused(ctx context.Context, f *reconcile.Finding, r mend.Result) {
+	if r.Outcome != mend.Restored {
+		return
+	}
+	for _, a := range r.Refused {
+		rec := m.plainMend(f, mend.Result{Action: a.Action, Source: a.Source})
+		text := a.Err.Error()
+		rec.State, rec.Error = ledger.StateRefused, &text
+		if err := m.opts.Ledger.Note(ctx, rec); err != nil {
+			m.opts.Logger.Error("record a copy that was refused", "path", f.Path, "source", a.Source, "err", err)
+			return
+		}
+		m.out.Repairs = append(m.out.Repairs, rec.RepairOutcome)
+	}
 }
 
 // mendOutcome is an attempt's outcome as the ledger keeps it.

@@ -582,7 +582,7 @@ func TestVersionsThatAreNoGoodLeadToPeers(t *testing.T) {
 	x.has["a"] = content("a")
 	p.peers = []reconcile.Peer{x}
 	out := p.pass()
-	if d := cmp.Diff([]string{"a applied", "b failed"}, p.states(out)); d != "" {
+	if d := cmp.Diff([]string{"a applied", "a refused", "b failed"}, p.states(out)); d != "" {
 		t.Error(d)
 	}
 	p.right("a")
