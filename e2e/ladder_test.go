@@ -154,6 +154,28 @@ func TestALostDataFileComesBackFromAPeer(t *testing.T) {
 	}
 }
 
+// A web server gives table files too; that it has none lets nothing be dropped.
+func TestAWebServerGivesTableFilesAndItsNoDropsNothing(t *testing.T) {
+	t.Parallel()
+	for _, has := range []bool{true, false} {
+		t.Run(fmt.Sprint(has), func(t *testing.T) {
+			t.Parallel()
+			web := servertest.Web(t)
+			l := newLadder(t, servertest.S3(t), fmt.Sprintf("{url: %q}", web.Template()))
+			l.remove("r/t.lance/" + l.lost)
+			if has {
+				web.Put("t.lance/"+l.lost, l.read(l.lost), servertest.Honest)
+				l.healed(l.run().exit(0).pass(), "refetch", "127.0.0.1")
+				return
+			}
+			d := l.run().exit(5).pass()
+			if len(d.Findings) != 1 || len(d.Findings[0].BlockedBy) == 0 || d.Totals["rows_dropped"].(float64) != 0 {
+				t.Errorf("findings %+v", d.Findings)
+			}
+		})
+	}
+}
+
 // A peer that gives no answer leaves its rung open: nothing is dropped.
 func TestAPeerThatIsDownKeepsARungOpen(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,14 +29,14 @@ func (w *work) openPeers(ctx context.Context) error {
 			return err
 		}
 		for _, p := range st.Peers {
-			if err := w.addPeer(ctx, root, config.BlobPeer{URI: p.URI}); err != nil {
+			if err := w.addPeer(ctx, root, p, true); err != nil {
 				return fmt.Errorf("peer of store %s: %w", st.Name, err)
 			}
 		}
 	}
 	for _, c := range w.found.collections {
 		for _, p := range c.cfg.Peers {
-			if err := w.addPeer(ctx, c.root, p); err != nil {
+			if err := w.addPeer(ctx, c.root, p, false); err != nil {
 				return fmt.Errorf("peer of blobs:%s: %w", c.cfg.Name, err)
 			}
 		}
@@ -49,8 +50,8 @@ func (w *work) root(uri string) (objstore.Location, error) {
 	return root, err
 }
 
-// addPeer adds a peer that mirrors a place.
-func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.BlobPeer) error {
+// addPeer adds a peer that mirrors a place; tables: what it may hold are table files.
+func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.Peer, tables bool) error {
 	opts := peers.Options{Mirrors: mirrors, Now: time.Now}
 	var peer reconcile.Peer
 	if p.URL != "" {
@@ -63,6 +64,9 @@ func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.
 			return err
 		}
 		peer = h
+		if tables {
+			peer = giver{h}
+		}
 	} else {
 		root, err := w.root(p.URI)
 		if err != nil {
@@ -82,6 +86,22 @@ func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.
 	w.peers[key] = append(w.peers[key], peers.Guard(peer, time.Now, peers.Limits{}))
 	return nil
 }
+
+// giver is a web server as a peer of tables: what it has is taken, and its no is none. A
+// server that answers 404 to everything looks like one that looked, and what follows
+// from a no is that rows are dropped.
+type giver struct{ reconcile.Peer }
+
+// Ask implements reconcile.Peer.
+func (g giver) Ask(ctx context.Context, ref reconcile.Reference) (objstore.Attrs, error) {
+	at, err := g.Peer.Ask(ctx, ref)
+	if errors.Is(err, objstore.ErrNotExist) {
+		return at, errNoOfServer
+	}
+	return at, err
+}
+
+var errNoOfServer = errors.New("a web server says that it has no copy, which is not enough to drop rows")
 
 // peersOf are those of the nearest configured place that holds the target.
 func (w *work) peersOf(t reconcile.Target) []reconcile.Peer {

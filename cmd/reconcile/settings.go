@@ -144,7 +144,9 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	for _, st := range cfg.Stores {
 		s.signAs(st.URI, st.S3, st.WriteS3, false)
 		for _, p := range st.Peers {
-			s.signAs(p.URI, p.S3, config.WriteS3{}, false)
+			if p.URI != "" {
+				s.signAs(p.URI, p.S3, config.WriteS3{}, false)
+			}
 		}
 	}
 	for _, b := range cfg.Blobs {

@@ -47,10 +47,10 @@ type Store struct {
 	// Versioning is auto or none: none says that the bucket keeps no object versions.
 	Versioning string `yaml:"versioning"`
 	// Commit is conditional or external; an external commit store means check only.
-	Commit  string      `yaml:"commit"`
-	S3      S3          `yaml:"s3"`
-	WriteS3 WriteS3     `yaml:"write_s3"`
-	Peers   []StorePeer `yaml:"peers"`
+	Commit  string  `yaml:"commit"`
+	S3      S3      `yaml:"s3"`
+	WriteS3 WriteS3 `yaml:"write_s3"`
+	Peers   []Peer  `yaml:"peers"`
 }
 
 // S3 is what differs from the standard AWS environment for one place. Empty
@@ -69,13 +69,6 @@ type WriteS3 struct {
 	RoleARN string `yaml:"role_arn"`
 }
 
-// StorePeer is another root of the same layout, where lost table files are
-// looked for. A plain string is short for {uri: …}.
-type StorePeer struct {
-	URI string `yaml:"uri"`
-	S3  S3     `yaml:"s3"`
-}
-
 // Blobs is one collection of blobs and where the references to them are found.
 type Blobs struct {
 	Name       string         `yaml:"name"`
@@ -84,7 +77,7 @@ type Blobs struct {
 	S3         S3             `yaml:"s3"`
 	WriteS3    WriteS3        `yaml:"write_s3"`
 	References BlobReferences `yaml:"references"`
-	Peers      []BlobPeer     `yaml:"peers"`
+	Peers      []Peer         `yaml:"peers"`
 }
 
 // BlobReferences holds exactly one source of references.
@@ -122,9 +115,10 @@ type PostgresReferences struct {
 	Query string `yaml:"query"`
 }
 
-// BlobPeer is where a lost blob is looked for: a store (URI, S3) or an HTTP
-// address with {key} in it (URL, Headers). A plain string is short for {uri: …}.
-type BlobPeer struct {
+// Peer is where lost table files or blobs are looked for: another root of the same
+// layout (URI, S3), or an HTTP address with {key} in it, the object's name below the
+// store's root (URL, Headers). A plain string is short for {uri: …}.
+type Peer struct {
 	URI     string            `yaml:"uri"`
 	S3      S3                `yaml:"s3"`
 	URL     string            `yaml:"url"`

@@ -54,12 +54,12 @@ func TestEveryKeyOfTheContractParses(t *testing.T) {
 	auto := S3{PathStyle: "auto"}
 	want.Stores = []Store{{
 		Name: "rocketkeep", URI: "s3://rocketkeep/", Discover: "registry", Versions: reconcile.VersionsRetained, Versioning: "auto", Commit: "conditional",
-		S3: auto, Peers: []StorePeer{{URI: "s3://rocketkeep-dr/", S3: auto}},
+		S3: auto, Peers: []Peer{{URI: "s3://rocketkeep-dr/", S3: auto}},
 	}}
 	want.Blobs = []Blobs{{
 		Name: "attachments", URI: "s3://attachments/", Allow: []string{}, S3: auto,
 		References: BlobReferences{CSV: &FileReferences{URI: "s3://ops/refs.csv", Key: "key", Size: "size", Checksum: "checksum", Record: "record_id"}},
-		Peers: []BlobPeer{
+		Peers: []Peer{
 			{URI: "s3://attachments-eu/", S3: auto},
 			{URL: "https://b.internal/blobs/{key}", S3: auto, Headers: map[string]Secret{"Authorization": NewSecret("Bearer hunter2")}},
 		},
@@ -150,7 +150,7 @@ func TestMistakesAreNamedWithLineAndPath(t *testing.T) {
 		{"no source of references", blob, []string{"f:2: blobs[0].references: needs exactly one of lance, postgres, parquet, jsonl, csv, harper; it has 0"}},
 		{"two sources of references", blob + "  references:\n    csv: {uri: s3://x/y, key: k}\n    jsonl: {uri: s3://x/y, key: k}\n", []string{"f:4: blobs[0].references: needs exactly one of lance, postgres, parquet, jsonl, csv, harper; it has 2"}},
 		{"references without a key column", blob + "  references:\n    csv: {uri: s3://x/y}\n", []string{"f:5: blobs[0].references.csv.key: required: the column that holds the blob's key"}},
-		{"an address without a place for the key", blob + "  references: {csv: {uri: s3://x/y, key: k}}\n  peers: [{url: 'https://h/'}]\n", []string{"f:5: blobs[0].peers[0].url: must hold {key}, the place where the blob's key goes"}},
+		{"an address without a place for the key", blob + "  references: {csv: {uri: s3://x/y, key: k}}\n  peers: [{url: 'https://h/'}]\n", []string{"f:5: blobs[0].peers[0].url: must hold {key}, the place where the object's key goes"}},
 		{"a peer of both kinds", blob + "  references: {csv: {uri: s3://x/y, key: k}}\n  peers: [{url: 'https://h/{key}', uri: s3://y}]\n", []string{"f:5: blobs[0].peers[0]: needs exactly one of uri and url"}},
 		{"workers without the promise", "merge_wal: {endpoints: ['http://a']}\n", []string{"f:1: merge_wal.sole_scheduler: must be true when endpoints are given: two schedulers that merge the same table lose work"}},
 		{"a hook's template", "after_repair: [{post: 'http://a', body: '{{json'}]\n", []string{"f:1: after_repair[0].body: body:1: unclosed action"}},

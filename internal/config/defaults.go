@@ -48,7 +48,6 @@ func (s *Store) setDefaults() {
 	s.S3.setDefaults()
 }
 
-func (s *S3) setDefaults()        { s.PathStyle = "auto" }
-func (p *StorePeer) setDefaults() { p.S3.setDefaults() }
-func (p *BlobPeer) setDefaults()  { p.S3.setDefaults() }
-func (b *Blobs) setDefaults()     { b.S3.setDefaults() }
+func (s *S3) setDefaults()    { s.PathStyle = "auto" }
+func (p *Peer) setDefaults()  { p.S3.setDefaults() }
+func (b *Blobs) setDefaults() { b.S3.setDefaults() }

@@ -217,13 +217,7 @@ func (s *Secret) setText(v string) error {
 }
 
 // setText implements the short form of a peer.
-func (p *StorePeer) setText(v string) error {
-	p.URI = v
-	return nil
-}
-
-// setText implements the short form of a peer.
-func (p *BlobPeer) setText(v string) error {
+func (p *Peer) setText(v string) error {
 	p.URI = v
 	return nil
 }

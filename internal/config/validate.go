@@ -126,8 +126,7 @@ func (v *validator) stores(stores []Store) {
 		v.role(at+".write_s3.role_arn", s.WriteS3.RoleARN)
 		for j, p := range s.Peers {
 			peer := fmt.Sprintf("%s.peers[%d]", at, j)
-			ploc, pok := v.place(peer+".uri", p.URI, true)
-			v.s3(peer+".s3", p.S3, ploc)
+			ploc, pok := v.peer(peer, p)
 			if ok && pok && withEndpoint(ploc, p.S3).Canonical() == withEndpoint(loc, s.S3).Canonical() {
 				v.fail(peer+".uri", "the store itself cannot be its own peer")
 			}
@@ -202,7 +201,7 @@ func (v *validator) blobs(blobs []Blobs) {
 			v.harper(at, b)
 		}
 		for j, p := range b.Peers {
-			v.blobPeer(fmt.Sprintf("%s.peers[%d]", at, j), p)
+			v.peer(fmt.Sprintf("%s.peers[%d]", at, j), p)
 		}
 	}
 }
@@ -248,22 +247,24 @@ func (v *validator) blobReferences(at string, r BlobReferences) {
 	}
 }
 
-func (v *validator) blobPeer(at string, p BlobPeer) {
+// peer checks a peer; the place is that of one with a uri.
+func (v *validator) peer(at string, p Peer) (loc objstore.Location, ok bool) {
 	switch {
 	case (p.URI == "") == (p.URL == ""):
 		v.fail(at, "needs exactly one of uri and url")
 	case p.URL != "":
 		v.httpURL(at+".url", p.URL)
 		if !strings.Contains(p.URL, "{key}") {
-			v.fail(at+".url", "must hold {key}, the place where the blob's key goes")
+			v.fail(at+".url", "must hold {key}, the place where the object's key goes")
 		}
 	default:
-		loc, _ := v.place(at+".uri", p.URI, true)
+		loc, ok = v.place(at+".uri", p.URI, true)
 		v.s3(at+".s3", p.S3, loc)
 		if len(p.Headers) > 0 {
 			v.fail(at+".headers", "belongs to peers with a url")
 		}
 	}
+	return loc, ok
 }
 
 func (v *validator) verify(c Verify) {
