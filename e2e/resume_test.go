@@ -75,7 +75,7 @@ verify: {confirm_after: 1s, pending_max_age: 0s, max_requests_per_second: 6000}
 	r := runIn(t, dir, env, args...)
 	d := r.exit(reconcile.ExitDivergence).pass()
 	verdicts := d.Totals["verdicts"].(map[string]any)
-	if d.Coverage.References != n || d.Coverage.Checked != n || verdicts["present"].(float64) != n-gone || verdicts["lost"].(float64) != gone || len(d.Findings) != gone {
+	if d.Coverage.References != n || d.Coverage.Checked != n || verdicts["present"].(float64) != n-gone || verdicts["missing"].(float64) != gone || len(d.Findings) != gone {
 		t.Errorf("references %d, checked %d, verdicts %v, findings %d", d.Coverage.References, d.Coverage.Checked, verdicts, len(d.Findings))
 	}
 	heads := d.Totals["requests"].(map[string]any)["head"].(float64)

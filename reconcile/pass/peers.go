@@ -45,15 +45,6 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 		return nil
 	}
 	peers := p.opts.Peers(l.target)
-	if len(peers) == 0 {
-		for _, s := range open {
-			// Without peers the versions alone decide what became of a blob.
-			if s.ref.Role == reconcile.RoleBlob && s.find.Verdict == reconcile.Missing && toMend(s) && !s.find.Restorable && !slices.Contains(s.find.BlockedBy, reconcile.BlockedVersionsUnknown) {
-				s.find.Verdict = reconcile.Lost
-			}
-		}
-		return nil
-	}
 	var todo []*suspect
 	var ids []string
 	for _, s := range open {
