@@ -147,6 +147,7 @@ func TestOthersAreToldOfARepairOnce(t *testing.T) {
 }
 
 func TestAPostThatIsNotTakenIsTheNextPassesAndChangesNoExitCode(t *testing.T) {
+	long(t)
 	t.Parallel()
 	m := startMaster(t)
 	m.answer(503)
@@ -223,6 +224,7 @@ func TestAPassThatOnlyLooksSendsWhatIsOwed(t *testing.T) {
 
 // A pass that dies between its repair and its post owes the post still.
 func TestAPostThatADeadPassOwesIsSent(t *testing.T) {
+	long(t)
 	t.Parallel()
 	m := startMaster(t)
 	f := told(t, m, "")

@@ -170,6 +170,7 @@ func TestLostBlobsComeBackFromPeers(t *testing.T) {
 // Whatever a web server answers that is no copy, nothing is written, the reason is
 // recorded, and the pass goes on to what it can have.
 func TestAPeerThatMisbehavesGivesNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, manner := range map[string]servertest.Manner{
 		"closes half way": servertest.ClosesHalfWay, "stalls": servertest.Stalls, "answers 200 with an error page": servertest.ErrorPage,

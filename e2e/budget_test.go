@@ -12,6 +12,7 @@ import (
 // A pass that spent its budget goes on where it stopped, and nothing is looked at
 // twice before everything was looked at once.
 func TestABudgetIsResumedWhereItStopped(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const tables = 24
 	x := newSite(t, "", "budget: {requests: 60}\n")

@@ -83,6 +83,7 @@ func (x *site) order() []string {
 }
 
 func TestAHandedInTargetComesFirstAndItsRepairTellsWhy(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, url := range ledgers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -225,6 +226,7 @@ func TestATextProvesNothing(t *testing.T) {
 }
 
 func TestAFailureStaysOpenWhileWhatItNamesIsDamaged(t *testing.T) {
+	long(t)
 	t.Parallel()
 	x := newSite(t, "", fullAtOnce)
 	b := fourFragments().Delete(0, 2)

@@ -11,6 +11,7 @@ import (
 // Two passes started at once over one root: every damaged target is repaired by one of
 // them, and by one alone.
 func TestTwoPassesAtOnceRepairEachTargetOnce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const tables = 12
 	for name, url := range ledgers(t) {

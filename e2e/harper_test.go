@@ -73,6 +73,7 @@ func (n *nodes) run() result {
 
 // Blobs on nodes are looked at by reading them, and what is damaged is reported.
 func TestBlobsOnNodesAreJudged(t *testing.T) {
+	long(t)
 	t.Parallel()
 	n := newNodes(t, "off", harperfake.Options{Dialect: harperfake.New})
 	n.a.Damage("Doc", "k1", "body", harperfake.Deleted)
@@ -95,6 +96,7 @@ func TestBlobsOnNodesAreJudged(t *testing.T) {
 
 // A node that may repair itself is asked to, and believed only when the blobs read well.
 func TestANodeIsAskedToRepairItself(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, never := range map[string]bool{"it does": false, "it says so and does nothing": true} {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +123,7 @@ func TestANodeIsAskedToRepairItself(t *testing.T) {
 
 // A node that hangs trips its control, and nothing is said of its blobs.
 func TestAHungNodeYieldsUndecided(t *testing.T) {
+	long(t)
 	t.Parallel()
 	n := newNodes(t, "off", harperfake.Options{Dialect: harperfake.Old})
 	n.a.Damage("Doc", "k1", "body", harperfake.Deleted)

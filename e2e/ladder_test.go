@@ -156,6 +156,7 @@ func TestALostDataFileComesBackFromAPeer(t *testing.T) {
 
 // A web server gives table files too; that it has none lets nothing be dropped.
 func TestAWebServerGivesTableFilesAndItsNoDropsNothing(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, has := range []bool{true, false} {
 		t.Run(fmt.Sprint(has), func(t *testing.T) {
@@ -193,6 +194,7 @@ func TestAPeerThatIsDownKeepsARungOpen(t *testing.T) {
 
 // Every peer says no: the last rung.
 func TestWhatNoPeerHasIsDropped(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := servertest.S3(t)
 	l := newLadder(t, s, "s3://"+s.Bucket+"/p1", "s3://"+s.Bucket+"/p2")

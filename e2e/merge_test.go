@@ -275,6 +275,7 @@ func TestWorkersAreAskedOneAfterAnotherWhateverPassesRun(t *testing.T) {
 }
 
 func TestAFailingWorkerCoolsMergesDownAndNothingElse(t *testing.T) {
+	long(t)
 	t.Parallel()
 	ws := startWorkers(t, merged(3, 0), answered(500, "no"), merged(2, 0))
 	f := newFleet(t, ws, mergeAll+fmt.Sprintf("metrics: {textfile: %q}\n", filepath.Join(t.TempDir(), "reconcile.prom")))
@@ -366,6 +367,7 @@ func TestWhatIsNotMerged(t *testing.T) {
 // A pass dies in the middle of a merge: its lock keeps others away for as long as the
 // worker may be at it, and no longer.
 func TestKilledInAMergeTheNextPassGoesOn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	began, gone := make(chan struct{}), make(chan struct{})
 	ws := startWorkers(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -396,6 +398,7 @@ func TestKilledInAMergeTheNextPassGoesOn(t *testing.T) {
 }
 
 func TestATerminatedPassAwaitsTheMergeThatItSent(t *testing.T) {
+	long(t)
 	t.Parallel()
 	began := make(chan struct{})
 	ws := startWorkers(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -115,6 +115,7 @@ const registryName = "_registry.rollout.lance"
 
 // The rows of the situation table that are about registries.
 func TestRegistrySituations(t *testing.T) {
+	long(t)
 	whole := fourFragments()
 	lost := lancetest.Missing(whole.DataName(1, 0))
 	for _, c := range []struct {
@@ -221,6 +222,7 @@ func TestARunRepairsRegisteredStores(t *testing.T) {
 // A store is removed folder first and row last. A row that goes between look and
 // commit means that the store is being removed.
 func TestNoCommitToAStoreWhoseRowIsGone(t *testing.T) {
+	long(t)
 	eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
 		for _, c := range []struct {
 			name, detail, state string
@@ -258,6 +260,7 @@ func TestNoCommitToAStoreWhoseRowIsGone(t *testing.T) {
 // What is named by its URI is repaired by its row too, and a plan lives on when its
 // store does not.
 func TestNamedRepairsAndPlansLookAtTheRow(t *testing.T) {
+	long(t)
 	eachPlace(t, func(t *testing.T, newRoot func(mode, more string) *root) {
 		r := newRoot("registry", fullAtOnce)
 		b := fourFragments()
@@ -400,6 +403,7 @@ type madeRegistry struct {
 // Registries of a thousand rows, written by the real library in every file format:
 // 3 % of the rows deleted, 1 % doubled.
 func TestRegistriesOfTheRealLibraryNameExactlyTheLiveStores(t *testing.T) {
+	long(t)
 	t.Parallel()
 	lib := lancetest.Library(t)
 	for _, format := range []string{"2.0", "2.1", "2.2"} {
