@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/rocketkeep/reconcile/internal/config"
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
@@ -17,7 +16,7 @@ func (w *work) budget() pass.Budget {
 	if !w.s.repair.scheduled || w.ledger == nil || b.Duration == 0 && b.Requests == 0 {
 		return pass.Budget{}
 	}
-	return pass.Budget{Duration: time.Duration(b.Duration), Requests: b.Requests, Sent: func() int64 {
+	return pass.Budget{Duration: b.Duration.Std(), Requests: b.Requests, Sent: func() int64 {
 		c := w.set.Counters()
 		return c.Head + c.Get + c.List + c.Put
 	}}
@@ -33,7 +32,7 @@ func (w *work) putOff(ctx context.Context, out *pass.Outcome, sink pass.Sink) er
 	for i, t := range out.Deferred {
 		known[i] = ledger.TargetOf(t)
 	}
-	overdue, err := w.ledger.Postpone(ctx, known, fullCycle(w.s.budget))
+	overdue, err := w.ledger.Postpone(ctx, known, w.s.budget.FullCycle.Std())
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,5 @@ func (w *work) warnOverdue(deferred []reconcile.Target, overdue map[string]time.
 			since = at
 		}
 	}
-	w.log.Warn("nobody looked at targets for a full cycle: the budget is too small", "targets", len(overdue), "first", first, "since", since, "full_cycle", fullCycle(w.s.budget))
+	w.log.Warn("nobody looked at targets for a full cycle: the budget is too small", "targets", len(overdue), "first", first, "since", since, "full_cycle", w.s.budget.FullCycle.Std())
 }
-
-func fullCycle(b config.Budget) time.Duration { return time.Duration(b.FullCycle) }
