@@ -2,14 +2,8 @@ package blobs
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"hash/crc32"
 	"io"
 	"strings"
 
@@ -23,25 +17,6 @@ func algorithm(checksum string) string {
 	return alg
 }
 
-func newHash(alg string) hash.Hash {
-	switch alg {
-	case "sha256":
-		return sha256.New()
-	case "md5":
-		return md5.New()
-	case "crc32c":
-		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	}
-	return nil
-}
-
-func sumText(alg string, h hash.Hash) string {
-	if alg == "crc32c" {
-		return alg + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
-	}
-	return alg + ":" + hex.EncodeToString(h.Sum(nil))
-}
-
 var errUnmarked = errors.New("nothing in a blob tells where it ends")
 
 // Inspect implements reconcile.Source: at depth checksum it reads the whole object
@@ -50,7 +25,7 @@ func (c *Collection) Inspect(ctx context.Context, ref reconcile.Reference, at ob
 	if ref.Size > 0 && at.Size != ref.Size {
 		return reconcile.Undecided, "", errUnmarked
 	}
-	h := newHash(algorithm(ref.Checksum))
+	h := reconcile.NewHash(algorithm(ref.Checksum))
 	if depth < reconcile.DepthChecksum || h == nil {
 		return reconcile.Present, "", nil
 	}
@@ -69,7 +44,7 @@ func (c *Collection) Inspect(ctx context.Context, ref reconcile.Reference, at ob
 	if at.ETag != "" && got.ETag != at.ETag {
 		return reconcile.Undecided, "", fmt.Errorf("%s changed while it was read", ref.Location)
 	}
-	if sum := sumText(algorithm(ref.Checksum), h); sum != ref.Checksum {
+	if sum := reconcile.Checksum(algorithm(ref.Checksum), h); sum != ref.Checksum {
 		return reconcile.ChecksumMismatch, "read " + sum, nil
 	}
 	return reconcile.Present, "", nil

@@ -2,19 +2,16 @@ package mend
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
-	"hash/crc32"
 	"io"
 	"os"
 	"sync"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
 )
 
 // staged is a copy on local disk, with its digests. It is a reconcile.Copy.
@@ -68,10 +65,11 @@ func stage(ctx context.Context, dir string, most int64, body io.Reader, promised
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &staged{f: f, sums: map[string]hash.Hash{"sha256": sha256.New(), "crc32c": crc32.New(crc32.MakeTable(crc32.Castagnoli)), "md5": md5.New()}}
+	s := &staged{f: f, sums: map[string]hash.Hash{}}
 	ws := []io.Writer{f}
-	for _, h := range s.sums {
-		ws = append(ws, h)
+	for _, alg := range []string{"sha256", "crc32c", "md5"} {
+		s.sums[alg] = reconcile.NewHash(alg)
+		ws = append(ws, s.sums[alg])
 	}
 	n, err := io.Copy(io.MultiWriter(ws...), io.LimitReader(&untilDone{ctx, body}, most+1))
 	s.size = n
@@ -119,13 +117,10 @@ func (s *staged) Size() int64 { return s.size }
 // Sum implements reconcile.Copy.
 func (s *staged) Sum(alg string) string {
 	h, ok := s.sums[alg]
-	switch {
-	case !ok:
+	if !ok {
 		return ""
-	case alg == "crc32c":
-		return alg + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 	}
-	return alg + ":" + hex.EncodeToString(h.Sum(nil))
+	return reconcile.Checksum(alg, h)
 }
 
 func (s *staged) hex() string { return hex.EncodeToString(s.sums["sha256"].Sum(nil)) }
