@@ -45,19 +45,28 @@ func arrowOffsets(b []byte) ([]uint32, error) {
 	}
 	var offsets []uint32
 	for ; len(blocks) > 0; blocks = blocks[24:] {
-		offset := binary.LittleEndian.Uint64(blocks)
-		meta := uint64(binary.LittleEndian.Uint32(blocks[8:]))
-		body := binary.LittleEndian.Uint64(blocks[16:])
-		end := uint64(start)
-		if offset > end || meta > end-offset || body > end-offset-meta {
-			return nil, errArrowBlocks
+		_, message, body, err := arrowBlock(b[:start], blocks)
+		if err != nil {
+			return nil, err
 		}
-		at := offset + meta
-		if offsets, err = appendBatch(offsets, b[offset:at], b[at:at+body]); err != nil {
+		if offsets, err = appendBatch(offsets, message, body); err != nil {
 			return nil, err
 		}
 	}
 	return offsets, nil
+}
+
+// arrowBlock cuts the first of the blocks out of what lies before the footer: a message
+// that begins at an offset, and its body.
+func arrowBlock(b, blocks []byte) (offset uint64, message, body []byte, err error) {
+	offset = binary.LittleEndian.Uint64(blocks)
+	meta, size := uint64(binary.LittleEndian.Uint32(blocks[8:])), binary.LittleEndian.Uint64(blocks[16:])
+	end := uint64(len(b))
+	if offset > end || meta > end-offset || size > end-offset-meta {
+		return 0, nil, nil, errArrowBlocks
+	}
+	at := offset + meta
+	return offset, b[offset:at], b[at : at+size], nil
 }
 
 // arrowFrame finds the footer of an Arrow IPC file, and in it the blocks of its

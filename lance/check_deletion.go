@@ -91,17 +91,16 @@ func oddArrow(b []byte) string {
 	}
 	end := uint64(at) + 4 + uint64(binary.LittleEndian.Uint32(b[at:]))
 	for ; len(blocks) > 0; blocks = blocks[24:] {
-		offset := binary.LittleEndian.Uint64(blocks)
-		if offset != end {
+		offset, message, body, err := arrowBlock(b[:footer], blocks)
+		switch {
+		case err != nil:
+			return err.Error()
+		case offset != end:
 			return fmt.Sprintf("a batch lies at %d, and what is before it ends at %d", offset, end)
-		}
-		meta, body := uint64(binary.LittleEndian.Uint32(blocks[8:])), binary.LittleEndian.Uint64(blocks[16:])
-		if end = offset + meta + body; end > uint64(footer) {
-			return "a batch runs into the footer" // it was decoded before
-		}
-		if !paddedBatch(b[offset:offset+meta], b[offset+meta:end]) {
+		case !paddedBatch(message, body):
 			return "bytes between its buffers that are no padding"
 		}
+		end = offset + uint64(len(message)) + uint64(len(body))
 	}
 	if end > uint64(footer) {
 		return "its schema runs into the footer"
