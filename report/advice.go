@@ -276,6 +276,10 @@ func (a adviser) forOpen(s subject) advice {
 	case reconcile.ReasonNoContentLength:
 		return advice{text: "The store told no size. Look inside instead:", commands: a.check(s, "--depth=footer")}
 	case reconcile.ReasonHigherVersionTrace:
+		if s.role == reconcile.RoleWALManifest {
+			return advice{text: "Something speaks of a newer manifest of a write-ahead shard than is there: it may have been deleted, and the rows that it names are hidden until it is back. Keep mergers away, look for older versions or copies of the folder, then check again:",
+				commands: a.check(s)}
+		}
 		return advice{text: "Something names a version above the newest manifest: that manifest may have been deleted. Keep writers away and look at every manifest that is left:",
 			commands: a.check(s, "--versions=all")}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ const (
 type walState struct {
 	shards []lance.Shard
 	merged map[string]uint64
+	// unlisted: the shards could not be listed.
+	unlisted bool
 }
 
 // maxEntries bounds how many entries of one shard are looked at; writers flush long
@@ -53,6 +56,7 @@ func (t *Table) openWAL(ctx context.Context, vs *lance.VersionSet, m *lance.Mani
 	}
 	if err != nil {
 		t.walUnread(out, "_mem_wal/", err)
+		t.wal.unlisted = true
 	}
 	if again, err := lance.ListVersions(ctx, t.main); err != nil || again.Newest() != vs.Newest() || vs.Newest().ETag == "" {
 		var facts *reconcile.Facts
@@ -66,6 +70,17 @@ func (t *Table) openWAL(ctx context.Context, vs *lance.VersionSet, m *lance.Mani
 		return nil, nil, &facts, nil
 	}
 	return vs, m, nil, t.noteWAL(ctx, out)
+}
+
+// gone are the shards of which the base table has merged rows and of which nothing is
+// left: what they held since is hidden, and nothing else would tell.
+func (w walState) gone() []string {
+	if w.unlisted {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.merged)), func(id string) bool {
+		return slices.ContainsFunc(w.shards, func(sh lance.Shard) bool { return sh.ID == id })
+	})
 }
 
 // walUnread says that the log, or a shard of it, could not be read.
@@ -88,6 +103,10 @@ func (t *Table) asWAL(f reconcile.Finding) reconcile.Finding {
 func (t *Table) noteWAL(ctx context.Context, out *reconcile.Facts) error {
 	var pending int64
 	known := len(out.NotChecked) == 0
+	for _, id := range t.wal.gone() {
+		known = false
+		out.Findings = append(out.Findings, t.asWAL(t.metadataFinding("_mem_wal/"+id+"/manifest/", reconcile.Undecided, reconcile.ReasonHigherVersionTrace, nil)))
+	}
 	for _, sh := range t.wal.shards {
 		pending += int64(len(sh.Generations))
 		if sh.Sealed && !slices.Contains(out.Blocks, reconcile.BlockedWALSealed) {

@@ -116,6 +116,10 @@ func TestWriteAheadLogs(t *testing.T) {
 			walTable(w, base(), s)
 			w.remove(s.ManifestName())
 		}, sight{line{"diverged", "", 3, []brief{{s.ManifestName(), "missing", "named_by_hint", "none", nil}}}, -1, 0, -1}},
+		{"a shard that rows were merged from is gone as a whole", func(w *world) {
+			walTable(w, base().Merged(s, 4), s)
+			w.removeAll(s.Folder())
+		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, 0}},
 		{"every shard manifest and the hint are gone", func(w *world) {
 			walTable(w, base(), s)
 			w.removeAll(s.Folder() + "/manifest")
