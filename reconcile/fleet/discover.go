@@ -259,7 +259,7 @@ func (d *registries) again(ctx context.Context, of []objstore.Location) map[stri
 
 // unreadable reports a registry that is there and could not be read whole.
 func (d *registries) unreadable(kind string, err error) {
-	verdict, reason := openVerdict(err)
+	verdict, reason := reconcile.JudgeLook(err)
 	if reason == reconcile.ReasonNoAnswer && isBad(err) {
 		reason = reconcile.ReasonBadRegistry
 	}

@@ -235,7 +235,9 @@ func (d *discovery) add(root, loc objstore.Location, t reconcile.Target) {
 // problem reports a place that could not be listed to its end.
 func (d *discovery) problem(root, dir objstore.Location, err error) {
 	state := reconcile.StateIncomplete
-	verdict, reason := openVerdict(err)
+	verdict, reason := reconcile.JudgeLook(err)
+	// What was to be listed is a root, or was listed a moment ago: a folder that is not
+	// there is one that went away as a whole.
 	if errors.Is(err, objstore.ErrNoSuchBucket) || errors.Is(err, objstore.ErrNotExist) {
 		state, reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket
 	}
@@ -247,17 +249,4 @@ func (d *discovery) problem(root, dir objstore.Location, err error) {
 	f.Verdict, f.Reason = verdict, &reason
 	f.SetEvidence(err)
 	d.found.Findings = append(d.found.Findings, f)
-}
-
-// openVerdict is what a look that failed leaves: denied or undecided, and why.
-func openVerdict(err error) (reconcile.Verdict, string) {
-	switch {
-	case errors.Is(err, objstore.ErrDenied):
-		return reconcile.Denied, reconcile.ReasonAccessDenied
-	case errors.Is(err, objstore.ErrThrottled):
-		return reconcile.Undecided, reconcile.ReasonThrottled
-	case errors.Is(err, context.DeadlineExceeded):
-		return reconcile.Undecided, reconcile.ReasonTimeout
-	}
-	return reconcile.Undecided, reconcile.ReasonNoAnswer
 }

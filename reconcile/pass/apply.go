@@ -446,7 +446,8 @@ func (a *applier) noteFailed(ctx context.Context, t reconcile.Target, act reconc
 		return err
 	}
 	a.opts.Logger.Error("a repair could not be made", "target", t.Name, "action", act.Action.String(), "err", cause)
-	a.setState(t, reconcile.StateFailed, judgeError(cause).reason)
+	_, reason := reconcile.JudgeLook(cause)
+	a.setState(t, reconcile.StateFailed, reason)
 	a.out.codes = append(a.out.codes, reconcile.ExitCommitFailed)
 	a.failed(ctx, t, ledger.StateFailed, cause)
 	return nil

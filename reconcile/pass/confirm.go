@@ -149,14 +149,11 @@ func stillThere(first, second []reconcile.Finding, now time.Time) []reconcile.Fi
 }
 
 func (p *engine) undecideAll(ctx context.Context, l *look, err error) {
-	a := judgeError(err)
-	if a.absent() {
-		a.reason = reconcile.ReasonNoAnswer
-	}
+	_, reason := reconcile.JudgeLook(err)
+	a := answer{reason: reason, err: err}
 	if context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), errTargetTimeout) {
 		a.reason = reasonInterrupted
 	}
-	a.verdict = reconcile.Undecided
 	for i := range l.suspects {
 		s := &l.suspects[i]
 		if s.first.verdict.Open() {

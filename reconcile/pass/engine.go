@@ -1,7 +1,6 @@
 package pass
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,7 +221,8 @@ func (p *engine) brokenOff(ctx, tctx context.Context, err error) string {
 	}
 	p.opts.Logger.Warn("look at target broken off", "err", err)
 	// "No such object" is a statement about an object; that a walk ended in it is none.
-	return cmp.Or(judgeError(err).reason, reconcile.ReasonNoAnswer)
+	_, reason := reconcile.JudgeLook(err)
+	return reason
 }
 
 // notReached says which references a broken-off look did not come to.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
-	"os"
 	"strings"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -23,44 +21,14 @@ type answer struct {
 // absent reports that the store said "no such object" (and nothing else was wrong).
 func (a answer) absent() bool { return a.verdict == reconcile.Missing }
 
-// judgeError turns what a store answered instead of attributes into a verdict.
-// Only "no such object" is Missing; whatever else kept us from looking is not a
-// statement about the object.
+// judgeError turns what a store answered instead of attributes into a verdict. A store
+// that contradicts itself is nothing that a store says, and known here only.
 func judgeError(err error) answer {
-	a := answer{err: err}
-	var judged *reconcile.Judged
-	if errors.As(err, &judged) {
-		a.verdict, a.reason = judged.Verdict, judged.Reason
-		return a
+	if errors.Is(err, errContradiction) {
+		return answer{reason: reconcile.ReasonContradiction, err: err}
 	}
-	var se *objstore.Error
-	errors.As(err, &se)
-	switch {
-	case errors.Is(err, objstore.ErrNoSuchBucket):
-		a.reason = reconcile.ReasonNoSuchBucket
-	case errors.Is(err, objstore.ErrNotExist):
-		a.verdict = reconcile.Missing
-	case errors.Is(err, objstore.ErrDenied):
-		a.verdict, a.reason = reconcile.Denied, reconcile.ReasonAccessDenied
-	case errors.Is(err, objstore.ErrArchived):
-		a.verdict = reconcile.Archived
-	case errors.Is(err, objstore.ErrThrottled):
-		a.reason = reconcile.ReasonThrottled
-	case errors.Is(err, errContradiction):
-		a.reason = reconcile.ReasonContradiction
-	case isTimeout(err):
-		a.reason = reconcile.ReasonTimeout
-	case se != nil && se.Status >= 500:
-		a.reason = reconcile.ReasonServerError
-	default:
-		a.reason = reconcile.ReasonNoAnswer
-	}
-	return a
-}
-
-func isTimeout(err error) bool {
-	var ne net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || (errors.As(err, &ne) && ne.Timeout())
+	v, reason := reconcile.Judge(err)
+	return answer{verdict: v, reason: reason, err: err}
 }
 
 // judgeAttrs compares what is there with what is recorded, without opening it.

@@ -163,25 +163,21 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	if errors.As(err, &e) {
 		out.Status = e.Status
 	}
+	v, reason := reconcile.Judge(err)
 	switch {
 	case ctx.Err() != nil:
 		out.Reason, out.Err = ReasonInterrupted, context.Cause(ctx)
-	case errors.Is(err, objstore.ErrNoSuchBucket):
-		out.Reason = ReasonNoSuchBucket
-	case saidNo(err):
-		out.Reason = ReasonNoSuchObject
 	case errors.Is(err, objstore.ErrNoCredentials):
 		out.Reason = ReasonNoCredentials
-	case errors.Is(err, objstore.ErrDenied):
+	// Peers have words of their own for what findings say by their verdict.
+	case v == reconcile.Missing:
+		out.Reason = ReasonNoSuchObject
+	case v == reconcile.Denied:
 		out.Reason = ReasonDenied
-	case errors.Is(err, objstore.ErrThrottled):
-		out.Reason = ReasonThrottled
-	case errors.Is(err, objstore.ErrArchived):
+	case v == reconcile.Archived:
 		out.Reason = ReasonArchived
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Reason = ReasonTimeout
-	case out.Status >= 500:
-		out.Reason = ReasonServerError
+	case reason != reconcile.ReasonNoAnswer:
+		out.Reason = reason // no_such_bucket, throttled, timeout, server_error
 	case out.Status >= 300 && out.Status < 400:
 		out.Reason = ReasonRedirect
 	case out.Status != 0:

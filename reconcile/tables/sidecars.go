@@ -112,8 +112,9 @@ func (t *Table) sidecarsUnknown(v *view, e *lance.SidecarError) (ref reconcile.R
 		t.noSidecars[v.store.root.Join(e.File).String()] = e.Error()
 		return ref, false
 	}
+	_, reason := reconcile.JudgeLook(e.Err)
 	return reconcile.Reference{Role: reconcile.RoleBlobSidecar, Path: strings.TrimSuffix(e.File, ".lance") + "/", Base: v.store.root, Version: v.entry.Version,
-		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows, Reason: *t.cannotLook(e.File, e.Err).Findings[0].Reason}, true
+		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows, Reason: reason}, true
 }
 
 // Unread implements reconcile.Source.

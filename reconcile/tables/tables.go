@@ -266,21 +266,9 @@ const maxCounted = 10_000
 // and nothing is said about any object.
 func (t *Table) cannotLook(name string, err error) *reconcile.Facts {
 	facts := &reconcile.Facts{Settled: true, State: reconcile.StateIncomplete}
-	verdict, reason := reconcile.Undecided, reconcile.ReasonNoAnswer
-	switch {
-	case errors.Is(err, objstore.ErrDenied):
-		verdict, reason = reconcile.Denied, reconcile.ReasonAccessDenied
-	case errors.Is(err, objstore.ErrNoSuchBucket):
-		facts.State, reason = reconcile.StateFailed, reconcile.ReasonNoSuchBucket
-	case errors.Is(err, objstore.ErrThrottled):
-		reason = reconcile.ReasonThrottled
-	case errors.Is(err, context.DeadlineExceeded):
-		reason = reconcile.ReasonTimeout
-	default:
-		var se *objstore.Error
-		if errors.As(err, &se) && se.Status >= 500 {
-			reason = reconcile.ReasonServerError
-		}
+	verdict, reason := reconcile.JudgeLook(err)
+	if reason == reconcile.ReasonNoSuchBucket {
+		facts.State = reconcile.StateFailed
 	}
 	facts.Reason = reason
 	facts.Findings = []reconcile.Finding{t.metadataFinding(name, verdict, reason, err)}

@@ -357,7 +357,8 @@ func (t *Table) generationReferences(ctx context.Context, g *generation, v *view
 			// Nothing is known of what it holds: one reference that stays open says so.
 			t.opts.Logger.Warn("a pending generation cannot be read", "target", t.target.Name, "generation", g.root(), "err", g.err)
 			ref := t.walReference(g.root(), reconcile.RoleWALGeneration)
-			ref.Location, ref.Reason = objstore.Location{}, *t.cannotLook(g.root()+"/", g.err).Findings[0].Reason
+			ref.Location = objstore.Location{}
+			_, ref.Reason = reconcile.JudgeLook(g.err)
 			yield(t.ofGeneration(g, ref), nil)
 			return
 		}
