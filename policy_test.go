@@ -109,13 +109,14 @@ var mayImport = []struct {
 }{
 	{"lance", nil}, // a library on its own
 	{"internal/objstore", nil},
+	{"internal/lancestore", []string{"internal/objstore", "lance"}}, // where the two that know nothing of each other meet
 	{"reconcile/mend", []string{"reconcile", "internal/objstore"}},
-	{"reconcile/pass", []string{"reconcile", "reconcile/mend", "internal/objstore", "internal/ledger"}}, // what is remembered, not where
-	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},          // registries are Lance tables
-	{"reconcile/tables", []string{"reconcile", "internal/objstore", "lance", "lance/datafile"}},
+	{"reconcile/pass", []string{"reconcile", "reconcile/mend", "internal/objstore", "internal/ledger"}},               // what is remembered, not where
+	{"reconcile/fleet", []string{"reconcile", "internal/objstore", "internal/lancestore", "lance", "lance/datafile"}}, // registries are Lance tables
+	{"reconcile/tables", []string{"reconcile", "internal/objstore", "internal/lancestore", "lance", "lance/datafile"}},
 	{"reconcile/wal", []string{"reconcile", "internal/objstore", "internal/ledger"}},
 	{"reconcile/peers", []string{"reconcile", "internal/objstore"}}, // who is asked, not what a copy is worth
-	{"reconcile/blobs/refs", []string{"internal/objstore", "lance", "lance/datafile"}},
+	{"reconcile/blobs/refs", []string{"internal/objstore", "internal/lancestore", "lance", "lance/datafile"}},
 	{"reconcile", []string{"internal/objstore"}},
 	{"report", []string{"reconcile", "internal/objstore"}},
 	{"internal/hook", nil}, // what is told, not by whom

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 
+	"github.com/rocketkeep/reconcile/internal/lancestore"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
 	"github.com/rocketkeep/reconcile/lance/datafile"
@@ -76,7 +76,7 @@ func newestRegistry(ctx context.Context, stores Stores, root objstore.Location, 
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &below{r: r, root: root.Join(registryFolder(kind))}
+	s := lancestore.New(r, root.Join(registryFolder(kind)))
 	vs, err := lance.ListVersions(ctx, s)
 	if errors.Is(err, lance.ErrNoVersions) {
 		for _, lerr := range s.List(ctx, "", "") {
@@ -95,60 +95,4 @@ func newestRegistry(ctx context.Context, stores Stores, root objstore.Location, 
 		err = m.CheckReaderFlags()
 	}
 	return m, s, err
-}
-
-// below shows the objects below one place to package lance.
-type below struct {
-	r    objstore.Reader
-	root objstore.Location
-}
-
-// notExist lets package lance, which knows nothing of objstore, see that an object
-// is missing, and keeps the store's error for everyone else.
-type notExist struct{ error }
-
-func (e notExist) Is(target error) bool { return target == fs.ErrNotExist }
-func (e notExist) Unwrap() error        { return e.error }
-
-// Get implements lance.Store.
-func (b *below) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, lance.Object, error) {
-	rg := objstore.Range{Offset: off, Length: max(n, 0)}
-	switch {
-	case off < 0:
-		rg.Length = 0
-	case n == 0:
-		rg.Length = 1 // a range of no bytes cannot be asked for; one byte tells as much
-	}
-	body, at, err := b.r.Get(ctx, b.root.Join(name), rg)
-	if errors.Is(err, objstore.ErrNotExist) && !errors.Is(err, objstore.ErrNoSuchBucket) {
-		err = notExist{err}
-	}
-	if err != nil {
-		return nil, lance.Object{}, err
-	}
-	return body, objectOf(name, at), nil
-}
-
-// List implements lance.Store.
-func (b *below) List(ctx context.Context, prefix, delimiter string) iter.Seq2[lance.Object, error] {
-	return func(yield func(lance.Object, error) bool) {
-		for at, err := range b.r.List(ctx, b.root.Join(prefix), delimiter) {
-			if err != nil {
-				yield(lance.Object{}, err)
-				return
-			}
-			name, ok := at.Location.Rel(b.root)
-			if !ok {
-				yield(lance.Object{}, fmt.Errorf("list %s: the store answers with %s, which is not below it", b.root, at.Location))
-				return
-			}
-			if !yield(objectOf(name, at), nil) {
-				return
-			}
-		}
-	}
-}
-
-func objectOf(name string, at objstore.Attrs) lance.Object {
-	return lance.Object{Name: name, Size: at.Size, ETag: at.ETag, ModTime: at.ModTime, ServerTime: at.ServerTime, Prefix: at.Prefix}
 }

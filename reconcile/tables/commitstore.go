@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/rocketkeep/reconcile/internal/lancestore"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
 )
@@ -59,5 +60,5 @@ func notStored(e *objstore.Error) bool {
 // Replace implements lance.CommitStore.
 func (c *committing) Replace(ctx context.Context, name, etag string, data []byte) error {
 	_, err := c.w.Replace(ctx, c.root.Join(name), etag, bytes.NewReader(data), int64(len(data)))
-	return translate(err)
+	return lancestore.Translate(err)
 }

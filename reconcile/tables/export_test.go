@@ -21,7 +21,7 @@ type fataler interface {
 }
 
 // StoreOf shows the objects below a root as package lance wants them.
-func StoreOf(r objstore.Reader, root objstore.Location) lance.Store { return &rooted{r: r, root: root} }
+func StoreOf(r objstore.Reader, root objstore.Location) lance.Store { return newRooted(r, root) }
 
 // ReadNewest reads the newest manifest below a root.
 func ReadNewest(t fataler, r objstore.Reader, root objstore.Location) (*lance.Manifest, uint64) {

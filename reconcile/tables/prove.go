@@ -336,7 +336,7 @@ func (t *Table) generationView(ctx context.Context, ref reconcile.Reference) (*v
 			if !strings.HasPrefix(ref.Path, root+"/") {
 				continue
 			}
-			s := &rooted{r: t.main.r, root: t.main.root.Join(root)}
+			s := newRooted(t.main.r, t.main.root.Join(root))
 			vs, err := lance.ListVersions(ctx, s)
 			if err != nil {
 				return nil, fmt.Errorf("%w: list versions of %s: %w", reconcile.ErrUnproven, root, err)

@@ -49,7 +49,7 @@ func (r *Repairer) store(ctx context.Context) (*committing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &committing{rooted: &rooted{r: w, root: r.target.Location}, w: w}, nil
+	return &committing{rooted: newRooted(w, r.target.Location), w: w}, nil
 }
 
 // Prepare implements reconcile.Repairer.
@@ -193,7 +193,7 @@ func (r *Repairer) walAllows(ctx context.Context, t *Table, p reconcile.Preparat
 	}
 	newest := t.versions.Newest().ModTime
 	if p.Scheduled && r.opts.Quiet > 0 {
-		now := t.main.serverNow()
+		now := t.main.ServerNow()
 		if newest.IsZero() || now.IsZero() || now.Sub(newest) < r.opts.Quiet {
 			return &reconcile.Refusal{Reason: reconcile.BlockedBusy, Detail: "its base was committed to within " + r.opts.Quiet.String()}
 		}

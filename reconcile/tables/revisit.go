@@ -71,7 +71,7 @@ func (t *Table) Older(ctx context.Context, refs []reconcile.Reference, minAge ti
 		}
 		return out, nil
 	}
-	now := t.main.serverNow()
+	now := t.main.ServerNow()
 	if now.IsZero() {
 		return out, nil
 	}

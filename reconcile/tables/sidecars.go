@@ -76,7 +76,7 @@ func (t *Table) openBase(ctx context.Context, b lance.BasePath) (lance.Store, er
 	if err != nil {
 		return nil, err
 	}
-	return &rooted{r: r, root: at}, nil
+	return newRooted(r, at), nil
 }
 
 func (t *Table) sidecarReference(m *lance.Manifest, v *view, s lance.Sidecar) reconcile.Reference {

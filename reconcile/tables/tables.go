@@ -104,7 +104,7 @@ func (t *Table) Open(ctx context.Context) (reconcile.Facts, error) {
 	if err != nil {
 		return reconcile.Facts{}, err
 	}
-	t.main = &rooted{r: r, root: t.target.Location}
+	t.main = newRooted(r, t.target.Location)
 	for try := 1; ; try++ {
 		facts, overtaken, err := t.open(ctx)
 		if err != nil || !overtaken || try == openTries {

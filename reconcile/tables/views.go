@@ -89,7 +89,7 @@ func (t *Table) addPromised(ctx context.Context, vs *lance.VersionSet, tags []la
 	stores := map[string]*rooted{"": t.main}
 	sets := map[string]*lance.VersionSet{"": vs}
 	for _, b := range branches {
-		s := &rooted{r: t.main.r, root: t.target.Location.Join(b.Root)}
+		s := newRooted(t.main.r, t.target.Location.Join(b.Root))
 		bvs, err := lance.ListVersions(ctx, s)
 		scope := "branch:" + b.Name
 		switch {
@@ -382,7 +382,7 @@ func (t *Table) unrecorded(ctx context.Context, x lance.Index, root objstore.Loc
 	var known bool
 	r, err := t.stores.Reader(ctx, root)
 	if err == nil {
-		must, listed, known, err = x.FindFiles(ctx, &rooted{r: r, root: root}, rel+"/")
+		must, listed, known, err = x.FindFiles(ctx, newRooted(r, root), rel+"/")
 	}
 	if err != nil {
 		if ctx.Err() != nil {

@@ -321,7 +321,7 @@ func (t *Table) openGenerations(ctx context.Context, gens []*generation) []*view
 			continue
 		}
 		work.Go(func() error {
-			root := &rooted{r: t.main.r, root: t.main.root.Join(g.root())}
+			root := newRooted(t.main.r, t.main.root.Join(g.root()))
 			vs, err := lance.ListVersions(ctx, listedStore{root, g.listed})
 			if err != nil {
 				g.err = err

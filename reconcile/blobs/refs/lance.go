@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"iter"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/rocketkeep/reconcile/internal/lancestore"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/lance"
 	"github.com/rocketkeep/reconcile/lance/datafile"
@@ -45,11 +44,12 @@ func Lance(r objstore.Reader, root objstore.Location, stores Stores, cols Column
 		return nil, err
 	}
 	root.Key = strings.TrimRight(root.Key, "/")
-	return &unsorted{src: &lanceTable{store: &below{r: r, root: root}, stores: stores, cols: cols, filter: f}, opts: opts}, nil
+	return &unsorted{src: &lanceTable{r: r, store: lancestore.New(r, root), stores: stores, cols: cols, filter: f}, opts: opts}, nil
 }
 
 type lanceTable struct {
-	store  *below
+	r      objstore.Reader
+	store  *lancestore.Store
 	stores Stores
 	cols   Columns
 	filter Filter
@@ -57,13 +57,12 @@ type lanceTable struct {
 
 // versions lists the versions, and tells the newest time that the store told then.
 func (t *lanceTable) versions(ctx context.Context) (*lance.VersionSet, time.Time, error) {
-	s := *t.store
-	s.now = new(time.Time)
-	vs, err := lance.ListVersions(ctx, &s)
+	s := lancestore.New(t.r, t.store.Root()) // which was told no time before
+	vs, err := lance.ListVersions(ctx, s)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read %s: %w", t.store.root, err)
+		return nil, time.Time{}, fmt.Errorf("read %s: %w", t.store.Root(), err)
 	}
-	return vs, *s.now, nil
+	return vs, s.ServerNow(), nil
 }
 
 func (t *lanceTable) namedSince(ctx context.Context) (time.Time, error) {
@@ -94,7 +93,7 @@ func (t *lanceTable) open(ctx context.Context, tag string) (opened, error) {
 		return nil, l.explain(err)
 	}
 	if l.cols, err = t.columns(l.m); err != nil {
-		return nil, fmt.Errorf("read %s: %w", t.store.root, err)
+		return nil, fmt.Errorf("read %s: %w", t.store.Root(), err)
 	}
 	return l, nil
 }
@@ -147,7 +146,7 @@ func (l *lanceRows) explain(err error) error {
 	if l.older && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w (%v)", ErrPositionGone, err)
 	}
-	return fmt.Errorf("read %s: %w", l.t.store.root, err)
+	return fmt.Errorf("read %s: %w", l.t.store.Root(), err)
 }
 
 func (l *lanceRows) each(yield func(*row) bool) error {
@@ -298,65 +297,5 @@ func (t *lanceTable) base(ctx context.Context, b lance.BasePath) (lance.Store, e
 	if err != nil {
 		return nil, err
 	}
-	return &below{r: r, root: at}, nil
-}
-
-// below shows the objects below one place to package lance.
-type below struct {
-	r    objstore.Reader
-	root objstore.Location
-	now  *time.Time // the newest time that the store told, where somebody asks
-}
-
-// notExist lets package lance, which knows nothing of objstore, see that an object is
-// missing, and keeps the store's error for everyone else.
-type notExist struct{ error }
-
-func (e notExist) Is(target error) bool { return target == fs.ErrNotExist }
-func (e notExist) Unwrap() error        { return e.error }
-
-// Get implements lance.Store.
-func (b *below) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, lance.Object, error) {
-	rg := objstore.Range{Offset: off, Length: max(n, 0)}
-	switch {
-	case off < 0:
-		rg.Length = 0
-	case n == 0:
-		rg.Length = 1 // a range of no bytes cannot be asked for; one byte tells as much
-	}
-	body, at, err := b.r.Get(ctx, b.root.Join(name), rg)
-	if errors.Is(err, objstore.ErrNotExist) && !errors.Is(err, objstore.ErrNoSuchBucket) {
-		err = notExist{err}
-	}
-	if err != nil {
-		return nil, lance.Object{}, err
-	}
-	return body, b.object(name, at), nil
-}
-
-// List implements lance.Store.
-func (b *below) List(ctx context.Context, prefix, delimiter string) iter.Seq2[lance.Object, error] {
-	return func(yield func(lance.Object, error) bool) {
-		for at, err := range b.r.List(ctx, b.root.Join(prefix), delimiter) {
-			if err != nil {
-				yield(lance.Object{}, err)
-				return
-			}
-			name, ok := at.Location.Rel(b.root)
-			if !ok {
-				yield(lance.Object{}, fmt.Errorf("list %s: the store answers with %s, which is not below it", b.root, at.Location))
-				return
-			}
-			if !yield(b.object(name, at), nil) {
-				return
-			}
-		}
-	}
-}
-
-func (b *below) object(name string, at objstore.Attrs) lance.Object {
-	if b.now != nil && at.ServerTime.After(*b.now) {
-		*b.now = at.ServerTime
-	}
-	return lance.Object{Name: name, Size: at.Size, ETag: at.ETag, ModTime: at.ModTime, ServerTime: at.ServerTime, Prefix: at.Prefix}
+	return lancestore.New(r, at), nil
 }
