@@ -105,6 +105,9 @@ func (c *Collection) Target() reconcile.Target { return c.target }
 
 // Open implements reconcile.Source.
 func (c *Collection) Open(ctx context.Context) (reconcile.Facts, error) {
+	if absent := c.absentRoot(ctx); absent != nil {
+		return *absent, nil
+	}
 	since, err := c.opts.Records.NamedSince(ctx)
 	if err != nil {
 		return reconcile.Facts{}, fmt.Errorf("read the references of %s: %w", c.target.Name, err)
