@@ -355,10 +355,9 @@ func (p *engine) record(l *look, ref reconcile.Reference, a answer) {
 	p.checked.Add(1)
 	l.mu.Lock()
 	l.result.Checked++
-	b := l.base(ref.Base)
+	l.addControlOf(ref, a)
 	if a.verdict == reconcile.Present {
 		l.verdicts[reconcile.Present]++
-		b.addControl(ref.Location)
 		l.answer(ref, ledger.Present)
 	} else {
 		l.answer(ref, ledger.Unknown)

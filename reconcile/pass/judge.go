@@ -175,12 +175,7 @@ func (p *engine) inspect(ctx context.Context, src reconcile.Source, ref reconcil
 // secondSize asks a one-byte GET for the size and returns the answer that replaces
 // the HEAD's when the two do not agree.
 func (p *engine) secondSize(ctx context.Context, ref reconcile.Reference, at objstore.Attrs) *answer {
-	place := reconcile.Place{Base: ref.Base, Location: at.Location}
-	for _, alt := range ref.Alternates {
-		if alt.Location == at.Location {
-			place.Base = alt.Base
-		}
-	}
+	place := heldAt(ref, at)
 	r, err := p.opts.Stores.Reader(ctx, place.Base)
 	if err != nil {
 		a := judgeError(err)
