@@ -88,7 +88,10 @@ type RefetchFailure struct {
 	Target    string // canonical URI
 	// PeersSaidNo said explicitly that they do not have the object.
 	PeersSaidNo []string
-	Text        string
+	// Disproved says of peers which copy failed its proof, in the caller's words. Those
+	// of earlier failures stay; a later word about the same peer replaces its own.
+	Disproved map[string]string
+	Text      string
 }
 
 // Refetch is the state of an object's attempts.
@@ -99,5 +102,7 @@ type Refetch struct {
 	// Due reports that NextAttemptAt has come.
 	Due         bool
 	PeersSaidNo []string
-	LastError   string
+	// Disproved is as in RefetchFailure, of all failures so far; never nil.
+	Disproved map[string]string
+	LastError string
 }

@@ -63,6 +63,7 @@ func Run(t *testing.T, newHarness func(t testing.TB) Harness) {
 		{"kinds cool down alone", testKinds},
 		{"failures at once are all counted", testFailRace},
 		{"fetches back off by object", testRefetch},
+		{"copies that failed their proof are kept by peer", testDisproved},
 		{"what bytes that are brought back must tell", testBroughtBack},
 		{"where a look stands", testCheckpoints},
 		{"how long a look may be gone on with", testCheckpointAge},

@@ -1,7 +1,9 @@
 package sqlledger
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,14 +147,27 @@ func (l *Ledger) RefetchFailed(ctx context.Context, p ledger.CooldownPolicy, f l
 		sql, args := insert("reconcile.refetch_attempts AS r", []col{
 			{"finding_id", text(f.FindingID)}, {"target_uri", text(f.Target)}, {"attempts", int64(1)}, {"next_attempt_at", now},
 			{"peers_said_no", list(f.PeersSaidNo)}, {"last_error", errorText(f.Text)}, {"last_failed_at", now},
-		}, "ON CONFLICT (finding_id) DO UPDATE SET attempts = r.attempts + 1, "+excluded("target_uri", "peers_said_no", "last_error", "last_failed_at")+" RETURNING attempts")
+		}, "ON CONFLICT (finding_id) DO UPDATE SET attempts = r.attempts + 1, "+excluded("target_uri", "peers_said_no", "last_error", "last_failed_at")+" RETURNING attempts, CAST(disproved AS text)")
 		var attempts int64
-		if _, err := one(ctx, c, sql, args, &attempts); err != nil {
+		var known string
+		if _, err := one(ctx, c, sql, args, &attempts, &known); err != nil {
 			return err
 		}
+		// The row is locked, so that what is added meanwhile is not lost.
+		disproved, err := disprovedOf(known)
+		if err != nil {
+			return err
+		}
+		for peer, copied := range f.Disproved {
+			disproved[text(peer)] = text(copied)
+		}
+		merged, err := json.Marshal(disproved)
+		if err != nil {
+			return fmt.Errorf("encode copies: %w", err)
+		}
 		next := now.Add(p.Length(attempts))
-		out = ledger.Refetch{FindingID: f.FindingID, Attempts: attempts, NextAttemptAt: next, Due: !next.After(now), PeersSaidNo: list(f.PeersSaidNo), LastError: errorText(f.Text)}
-		_, err := c.Exec(ctx, "UPDATE reconcile.refetch_attempts SET next_attempt_at = $2 WHERE finding_id = $1", text(f.FindingID), next)
+		out = ledger.Refetch{FindingID: f.FindingID, Attempts: attempts, NextAttemptAt: next, Due: !next.After(now), PeersSaidNo: list(f.PeersSaidNo), Disproved: disproved, LastError: errorText(f.Text)}
+		_, err = c.Exec(ctx, "UPDATE reconcile.refetch_attempts SET next_attempt_at = $2, disproved = $3 WHERE finding_id = $1", text(f.FindingID), next, string(merged))
 		return err
 	})
 	if err != nil {
@@ -160,6 +175,17 @@ func (l *Ledger) RefetchFailed(ctx context.Context, p ledger.CooldownPolicy, f l
 	}
 	return out, nil
 }
+
+// disprovedOf reads the column.
+func disprovedOf(column string) (map[string]string, error) {
+	out := map[string]string{}
+	if err := json.Unmarshal([]byte(column), &out); err != nil || out == nil {
+		return nil, fmt.Errorf("read copies that failed their proof: %w", cmp.Or(err, errNoObject))
+	}
+	return out, nil
+}
+
+var errNoObject = errors.New("no JSON object")
 
 // RefetchDone implements ledger.Refetches.
 func (l *Ledger) RefetchDone(ctx context.Context, id string) error {
@@ -178,10 +204,15 @@ func (l *Ledger) RefetchState(ctx context.Context, ids []string) (map[string]led
 	out := map[string]ledger.Refetch{}
 	err := l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
 		clear(out)
-		return each(ctx, c, `SELECT r.finding_id, r.attempts, r.next_attempt_at, r.peers_said_no, coalesce(r.last_error, '')
+		return each(ctx, c, `SELECT r.finding_id, r.attempts, r.next_attempt_at, r.peers_said_no, CAST(r.disproved AS text), coalesce(r.last_error, '')
 			FROM `+l.db.Each("$1")+` JOIN reconcile.refetch_attempts r ON r.finding_id = e.value`, []any{list(ids)}, func(scan func(...any) error) error {
 			var r ledger.Refetch
-			if err := scan(&r.FindingID, &r.Attempts, &r.NextAttemptAt, &r.PeersSaidNo, &r.LastError); err != nil {
+			var disproved string
+			err := scan(&r.FindingID, &r.Attempts, &r.NextAttemptAt, &r.PeersSaidNo, &disproved, &r.LastError)
+			if err != nil {
+				return err
+			}
+			if r.Disproved, err = disprovedOf(disproved); err != nil {
 				return err
 			}
 			r.Due = !r.NextAttemptAt.After(now)

@@ -1,0 +1,1 @@
+ALTER TABLE reconcile.refetch_attempts DROP COLUMN disproved;

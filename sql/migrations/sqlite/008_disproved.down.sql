@@ -1,0 +1,1 @@
+ALTER TABLE refetch_attempts DROP COLUMN disproved;
