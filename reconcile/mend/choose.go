@@ -20,6 +20,9 @@ type candidate struct {
 	peer   bool
 	open   func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error)
 	copy   *staged
+	// etag is that of the copy that was fetched last, and disproved that of one that
+	// failed its proof each time it was fetched; empty when not told, or not the same.
+	etag, disproved string
 }
 
 // choice is what became of the candidates.
@@ -28,10 +31,11 @@ type choice struct {
 	proof  string
 	agreed bool
 	// unproven: some copy is neither proven nor disproven.
-	unproven bool
-	saidNo   []string
-	refused  []Attempt
-	errs     []error
+	unproven  bool
+	saidNo    []string
+	disproved map[string]string
+	refused   []Attempt
+	errs      []error
 }
 
 func (c *choice) why() error { return errors.Join(c.errs...) }
@@ -46,10 +50,12 @@ const fetchTries = 2
 // staged.
 func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choice, err error) {
 	candidates, err := m.candidates(ctx, w, job)
+	c.disproved = map[string]string{}
 	var opinions opinions
 	for i := range candidates {
 		cand := &candidates[i]
 		proof, perr := m.fetch(ctx, job, cand)
+		disproved := cand.disproved // of a copy that never passed: a later look at it may differ
 		if perr == nil && cand.peer && !strings.HasPrefix(proof, checksumProof) {
 			proof, perr = m.contradicted(ctx, job, cand, proof, candidates)
 		}
@@ -73,6 +79,9 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 		case errors.Is(perr, objstore.ErrNotExist) && !errors.Is(perr, objstore.ErrNoSuchBucket), errors.Is(perr, errDisproved):
 			if cand.peer {
 				c.saidNo = append(c.saidNo, cand.source)
+				if disproved != "" {
+					c.disproved[cand.source] = disproved
+				}
 			}
 		}
 		c.errs = append(c.errs, fmt.Errorf("%s: %w", cand.source, perr))
@@ -195,9 +204,21 @@ func (c *candidate) drop() {
 
 // fetch stages a candidate's copy and proves it. With ErrUnproven the copy is kept.
 func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof string, err error) {
+	cand.disproved = ""
+	first, same := "", true
 	for try := 1; ; try++ {
 		proof, err = m.fetchOnce(ctx, job, cand)
-		if try == fetchTries || !errors.Is(err, errDisproved) || ctx.Err() != nil {
+		if !errors.Is(err, errDisproved) || ctx.Err() != nil {
+			return proof, err
+		}
+		if try == 1 {
+			first = cand.etag
+		}
+		same = same && cand.etag == first
+		if try == fetchTries {
+			if same {
+				cand.disproved = first
+			}
 			return proof, err
 		}
 	}
@@ -205,6 +226,7 @@ func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof str
 
 func (m *Mender) fetchOnce(ctx context.Context, job Job, cand *candidate) (proof string, err error) {
 	recorded := job.Finding.Ref.Size
+	cand.etag = ""
 	room, err := m.room(ctx, recorded)
 	if err != nil {
 		return "", err
@@ -219,6 +241,7 @@ func (m *Mender) fetchOnce(ctx context.Context, job Job, cand *candidate) (proof
 		return "", err
 	}
 	defer body.Close()
+	cand.etag = at.ETag
 	if recorded > 0 && at.Size != objstore.Unknown && at.Size != recorded {
 		return "", fmt.Errorf("%w: it has %d bytes, recorded are %d", errDisproved, at.Size, recorded)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rocketkeep/reconcile/internal/faultstore"
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -230,6 +231,94 @@ func TestNoCopyAnywhereSaysWhoSaidNo(t *testing.T) {
 		}
 	}
 	r.wrote()
+}
+
+// tagged serves the bodies of has with these ETags in turn, the last one for ever.
+func tagged(name string, etags []string, bodies ...[]byte) *peer {
+	p := has(name, bodies...)
+	plain := p.fetch
+	p.fetch = func(n int) (io.ReadCloser, objstore.Attrs, error) {
+		body, at, err := plain(n)
+		at.ETag = etags[min(n, len(etags))-1]
+		return body, at, err
+	}
+	return p
+}
+
+// Only the very same copy, refused each time, is remembered: anything else may be good
+// the next time.
+func TestWhichCopiesAreDisproved(t *testing.T) {
+	t.Parallel()
+	e := []string{"e1"}
+	cut, broken := good[:5], bytes.Clone(good)
+	broken[0] = '!' // which byForm refuses
+	cases := []struct {
+		name  string
+		peers []*peer
+		form  bool // nothing is recorded, and any form passes
+		want  map[string]string
+	}{
+		{"a copy that fails its proof twice", []*peer{tagged("p", e, bad)}, false, map[string]string{"p": "e1"}},
+		{"a copy of another size", []*peer{tagged("p", e, cut)}, false, map[string]string{"p": "e1"}},
+		{"each peer's own", []*peer{tagged("p", e, bad), says("q", errAbsent), tagged("r", []string{"e2"}, cut)}, false, map[string]string{"p": "e1", "r": "e2"}},
+		{"not one without an ETag", []*peer{has("p", bad)}, false, nil},
+		{"not two copies", []*peer{tagged("p", []string{"e1", "e2"}, bad)}, false, nil},
+		{"not one whose ETag is told the second time only", []*peer{tagged("p", []string{"", "e1"}, bad)}, false, nil},
+		{"not one whose ETag is told the first time only", []*peer{tagged("p", []string{"e1", ""}, bad)}, false, nil},
+		{"not one that is good the second time", []*peer{tagged("p", e, bad, good)}, false, nil},
+		{"not one before a good one of another peer, once that is taken", []*peer{says("p", errAbsent), tagged("q", e, good)}, false, nil},
+		{"one before a good one of another peer", []*peer{tagged("p", e, bad), has("q", good)}, false, map[string]string{"p": "e1"}},
+		{"not one that is gone the second time", []*peer{{name: "p", fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
+			if n == 1 {
+				return tagged("", e, bad).fetch(1)
+			}
+			return nil, objstore.Attrs{}, errAbsent
+		}}}, false, nil},
+		{"not one that breaks off the second time", []*peer{{name: "p", fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
+			if n == 1 {
+				return tagged("", e, bad).fetch(1)
+			}
+			return breaksOff("", good, 3).fetch(1)
+		}}}, false, nil},
+		{"not one that is disputed", []*peer{tagged("p", e, good), tagged("q", []string{"e2"}, bad)}, true, nil},
+		{"not one that passed and was another the next time", []*peer{tagged("p", e, good, bad), tagged("q", []string{"e2"}, broken)}, true, map[string]string{"q": "e2"}},
+		{"not one that passed and fails afterwards", []*peer{tagged("p", e, good, broken), tagged("q", []string{"e2"}, broken)}, true, map[string]string{"q": "e2"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			if c.form {
+				r.unrecorded()
+				r.job.Prover = byForm{}
+			}
+			for _, p := range c.peers {
+				r.job.Peers = append(r.job.Peers, p)
+			}
+			if d := cmp.Diff(c.want, r.mend(t.Context()).Disproved, cmpopts.EquateEmpty()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	t.Run("not one of which nothing is recorded", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, false)
+		r.unrecorded()
+		r.peers(tagged("p", e, bad))
+		if res := r.mend(t.Context()); len(res.Disproved) != 0 {
+			t.Errorf("%v", res.Disproved)
+		}
+	})
+	t.Run("not a version of the own store", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, true)
+		r.store.Put(object, bad)
+		r.store.Remove(object)
+		r.job.Finding.Verdict, r.job.Finding.Restorable = reconcile.Recoverable, true
+		if res := r.mend(t.Context()); len(res.Disproved) != 0 || len(res.Refused) != 1 {
+			t.Errorf("%v, refused %v", res.Disproved, res.Refused)
+		}
+	})
 }
 
 func TestWithoutAnyPlaceToLookTheErrorSaysSo(t *testing.T) {

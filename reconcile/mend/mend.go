@@ -84,6 +84,10 @@ type Result struct {
 	// SaidNo are the peers that turned out not to hold a good copy: an explicit no, or
 	// twice a copy that is not the object.
 	SaidNo []string
+	// Disproved are those of SaidNo that served the same copy each time it was fetched
+	// and failed its proof: peer and ETag (objstore.Attrs). Never a copy that is merely
+	// unproven or disputed, nor one without an ETag.
+	Disproved map[string]string
 	// Refused are the copies that were tried before the one that was taken, or all of
 	// them when none was.
 	Refused []Attempt
@@ -155,7 +159,7 @@ func (m *Mender) Prepare(ctx context.Context, job Job) (*Prepared, Result) {
 		if ctx.Err() != nil {
 			return done(Result{Err: context.Cause(ctx)})
 		}
-		r := Result{Err: errors.Join(err, c.why()), SaidNo: c.saidNo, Refused: c.refused}
+		r := Result{Err: errors.Join(err, c.why()), SaidNo: c.saidNo, Disproved: c.disproved, Refused: c.refused}
 		if err == nil && (c.unproven || present(job.Finding.Verdict)) {
 			// Bytes that are there stay, whatever else turned up.
 			r.Outcome, r.Reason = Refused, reconcile.BlockedReplaceUnproven
@@ -164,7 +168,7 @@ func (m *Mender) Prepare(ctx context.Context, job Job) (*Prepared, Result) {
 		return done(r)
 	}
 	p := &Prepared{m: m, job: job, copy: c.chosen.copy, writer: w, begun: begun, agreed: c.agreed,
-		result: Result{Action: c.chosen.action, Source: c.chosen.source, Bytes: c.chosen.copy.Size(), Proof: c.proof, SHA256: c.chosen.copy.hex(), SaidNo: c.saidNo, Refused: c.refused}}
+		result: Result{Action: c.chosen.action, Source: c.chosen.source, Bytes: c.chosen.copy.Size(), Proof: c.proof, SHA256: c.chosen.copy.hex(), SaidNo: c.saidNo, Disproved: c.disproved, Refused: c.refused}}
 	return p, p.result
 }
 

@@ -66,13 +66,14 @@ func (a *applier) mendAll(ctx context.Context, t reconcile.Target, lease ledger.
 	m := &mending{applier: a, t: t, lease: lease, src: src}
 	g := new(errgroup.Group)
 	g.SetLimit(mendsAtOnce)
-	for _, i := range a.findingsOf(t, actions) {
+	due := a.findingsOf(t, actions)
+	for n, i := range due {
 		if ctx.Err() != nil || m.done.Load() {
 			break
 		}
 		f := &a.out.Findings[i]
 		if !a.mayMend(f.Ref.Size) {
-			a.opts.Logger.Info("the budget for bringing objects back is spent", "target", t.Name)
+			a.out.Totals.RefetchDeferred += int64(len(due) - n)
 			break
 		}
 		g.Go(func() error {
@@ -321,7 +322,11 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	if r.Outcome == mend.Refused {
 		m.setState(m.t, reconcile.StateRefused, r.Reason)
 	}
-	if _, err := m.opts.Ledger.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: r.SaidNo, Text: deref(rec.RepairOutcome.Error)}); err != nil {
+	failure := ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: r.SaidNo, Disproved: map[string]string{}, Text: deref(rec.RepairOutcome.Error)}
+	for peer, etag := range r.Disproved {
+		failure.Disproved[peer] = disproof(f.Ref, etag)
+	}
+	if _, err := m.opts.Ledger.RefetchFailed(ctx, ledger.DefaultRefetch(), failure); err != nil {
 		m.opts.Logger.Error("count a failed attempt", "path", f.Path, "err", err)
 	}
 }

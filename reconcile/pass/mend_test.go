@@ -104,6 +104,8 @@ type fakePeer struct {
 	asked   int
 	fetched map[string]int
 	onFetch func(path string)
+	// etag tells of a body, when set.
+	etag func(b []byte) string
 }
 
 func newPeer(name string) *fakePeer {
@@ -131,8 +133,17 @@ func (p *fakePeer) Ask(_ context.Context, ref reconcile.Reference) (objstore.Att
 	defer p.mu.Unlock()
 	p.asked++
 	b, err := p.look(ref.Path)
-	return objstore.Attrs{Size: int64(len(b))}, err
+	return p.attrs(b), err
 }
+
+func (p *fakePeer) attrs(b []byte) objstore.Attrs {
+	at := objstore.Attrs{Size: int64(len(b))}
+	if p.etag != nil {
+		at.ETag = p.etag(b)
+	}
+	return at
+}
+
 func (p *fakePeer) Fetch(_ context.Context, ref reconcile.Reference) (io.ReadCloser, objstore.Attrs, error) {
 	p.mu.Lock()
 	p.fetched[ref.Path]++
@@ -144,7 +155,7 @@ func (p *fakePeer) Fetch(_ context.Context, ref reconcile.Reference) (io.ReadClo
 	if err != nil {
 		return nil, objstore.Attrs{}, err
 	}
-	return io.NopCloser(bytes.NewReader(b)), objstore.Attrs{Size: int64(len(b))}, nil
+	return io.NopCloser(bytes.NewReader(b)), p.attrs(b), nil
 }
 
 // requests is how often the peer was asked for anything.

@@ -65,7 +65,8 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 	for _, s := range todo {
 		// An object that can only be waited for is not asked for again before its time;
 		// one that could be dropped is, since a drop needs today's word.
-		if was, ok := past[s.find.FindingID]; ok && !was.Due && !p.opts.Recall.AskAgain && !droppable(s.find.Role) {
+		was, ok := past[s.find.FindingID]
+		if ok && !was.Due && !p.opts.Recall.AskAgain && !droppable(s.find.Role) {
 			s.remember(peers, was)
 			continue
 		}
@@ -77,7 +78,7 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 		}
 		g.Go(func() error {
 			defer p.leave(lane)
-			outside := p.askEach(ctx, s, peers)
+			outside := p.askEach(ctx, s, peers, was.Disproved)
 			if ctx.Err() == nil {
 				l.mu.Lock()
 				l.asked[s.find.FindingID] = outside
@@ -121,14 +122,36 @@ func (s *suspect) remember(peers []reconcile.Peer, was ledger.Refetch) {
 	s.lostWhenAllSaidNo()
 }
 
-// askEach asks every peer for one object. outside are those that cannot hold it.
-func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer) (outside []string) {
+// disproof names, for the ledger, a copy that is not the object: its ETag, and what it
+// was held against. When the record changes, the copy may be the object after all.
+func disproof(ref reconcile.Reference, etag string) string {
+	return fmt.Sprintf("%s against %d bytes, %d rows, checksum %s", etag, ref.Size, ref.PhysicalRows, ref.Checksum)
+}
+
+// disproved reports whether what a peer holds now is the very copy that failed its
+// proof before: then the peer has no copy. It is so only when nothing else can be meant:
+// the copy has an ETag, and the peer one place for it. What a web server says lets no
+// rows be dropped, and so neither does what it holds.
+func (s *suspect) disproved(peer, etag string, past map[string]string) bool {
+	server := strings.HasPrefix(peer, "http://") || strings.HasPrefix(peer, "https://")
+	if etag == "" || len(s.ref.Alternates) > 0 || server && s.find.Role != reconcile.RoleBlob {
+		return false
+	}
+	was, ok := past[peer]
+	return ok && was == disproof(s.ref, etag)
+}
+
+// askEach asks every peer for one object. past are copies that failed their proof
+// before. outside are the peers that cannot hold it.
+func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer, past map[string]string) (outside []string) {
 	for _, peer := range peers {
-		_, err := peer.Ask(ctx, s.ref)
+		at, err := peer.Ask(ctx, s.ref)
 		switch {
 		case errors.Is(err, reconcile.ErrNotBelow):
 			outside = append(outside, peer.Name())
 			continue
+		case err == nil && s.disproved(peer.Name(), at.ETag, past):
+			p.opts.Logger.Info("a peer still holds the copy that failed its proof, and counts as having none", "peer", peer.Name(), "path", s.find.Path)
 		case err == nil:
 			s.find.PeersHaving = append(s.find.PeersHaving, peer.Name())
 		case !errors.Is(err, objstore.ErrNotExist) || errors.Is(err, objstore.ErrNoSuchBucket):

@@ -308,6 +308,121 @@ func TestAPeerThatGivesNoAnswerBlocksADropEachTime(t *testing.T) {
 	}
 }
 
+// tagOf is an ETag that says what the bytes are.
+func tagOf(b []byte) string { return sha(b)[:20] }
+
+// What a peer holds and failed its proof is no copy, as long as it is that one and is
+// held against the same record.
+func TestACopyThatFailedItsProofIsNone(t *testing.T) {
+	t.Parallel()
+	bad := []byte("no bytes of it")
+	cases := []struct {
+		name   string
+		change func(p *place, x *fakePeer)
+		want   said
+	}{
+		{"the same copy", func(*place, *fakePeer) {}, said{"lost", []string{"x"}, []string{}, "none", []string{}, 0, 0}},
+		{"another bad copy", func(_ *place, x *fakePeer) { x.has["a"] = []byte("nor this") }, said{"missing", []string{"x"}, []string{"x"}, "refetch", []string{}, 0, 0}},
+		{"the good copy", func(_ *place, x *fakePeer) { x.has["a"] = content("a") }, said{"missing", []string{"x"}, []string{"x"}, "refetch", []string{}, 0, 0}},
+		{"a copy without an ETag", func(_ *place, x *fakePeer) { x.etag = nil }, said{"missing", []string{"x"}, []string{"x"}, "refetch", []string{}, 0, 0}},
+		{"the record was wrong", func(p *place, _ *fakePeer) { p.recs.set("a", sha(bad)) }, said{"missing", []string{"x"}, []string{"x"}, "refetch", []string{}, 0, 0}},
+		{"no answer", func(_ *place, x *fakePeer) { x.err["a"] = errPeerDown }, said{"missing", []string{"x"}, []string{}, "none", []string{open + "x"}, 0, 0}},
+		{"another peer has one", func(p *place, _ *fakePeer) {
+			y := newPeer("y")
+			y.has["a"] = content("a")
+			p.peers = append(p.peers, y)
+		}, said{"missing", []string{"x", "y"}, []string{"y"}, "refetch", []string{}, 0, 0}},
+		{"another peer is silent", func(p *place, _ *fakePeer) {
+			y := newPeer("y")
+			y.err["a"] = errPeerDown
+			p.peers = append(p.peers, y)
+		}, said{"missing", []string{"x", "y"}, []string{}, "none", []string{open + "y"}, 0, 0}},
+		{"the ledger knows of another peer's", func(p *place, _ *fakePeer) {
+			y := newPeer("y")
+			y.etag, y.has["a"] = tagOf, bad
+			p.peers = []reconcile.Peer{y}
+		}, said{"missing", []string{"y"}, []string{"y"}, "refetch", []string{}, 0, 0}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, false, "a")
+			p.gone("a")
+			x := newPeer("x")
+			x.etag, x.has["a"] = tagOf, bad
+			p.peers = []reconcile.Peer{x}
+			if d := cmp.Diff(said{"missing", []string{"x"}, []string{"x"}, "refetch", []string{}, 0, 0}, tells(finding(t, p.pass(), "a"))); d != "" {
+				t.Fatal("first:", d)
+			}
+			c.change(p, x)
+			p.opts = func(o *Options) { o.Recall.AskAgain = true }
+			if d := cmp.Diff(c.want, tells(finding(t, p.pass(), "a"))); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Once all count as having none, what was refused stays refused, however often the
+// object is asked for.
+func TestADisprovedCopyIsFetchedOnceOnly(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, false, "a")
+	p.gone("a")
+	x := newPeer("x")
+	x.etag, x.has["a"] = tagOf, []byte("no bytes of it")
+	p.peers = []reconcile.Peer{x}
+	p.opts = func(o *Options) { o.Recall.Memory = due{p.ledger} }
+	for range 3 {
+		p.pass()
+	}
+	if x.fetched["a"] != 2 || x.asked != 3 {
+		t.Errorf("fetched %d times, asked %d", x.fetched["a"], x.asked)
+	}
+	x.has["a"] = content("a")
+	p.pass()
+	p.right("a")
+}
+
+// Where a copy is told by more than one ETag, or by a web server as a peer of tables,
+// the rung stays open.
+func TestWhenADisprovedCopyIsStillOne(t *testing.T) {
+	t.Parallel()
+	const web, s3 = "https://mirror/x/", "s3://dr/"
+	blob, data := reconcile.Reference{Role: reconcile.RoleBlob, Size: 5}, reconcile.Reference{Role: reconcile.RoleData, Size: 5, PhysicalRows: 7}
+	twice := data
+	twice.Alternates = []reconcile.Place{{}}
+	for _, c := range []struct {
+		name, peer string
+		ref        reconcile.Reference
+		want       bool
+	}{
+		{"a data file at a store", s3, data, true},
+		{"a blob at a store", s3, blob, true},
+		{"a blob at a web server", web, blob, true},
+		{"a data file at a web server", web, data, false},
+		{"a data file at a plain web server", "http://mirror/x/", data, false},
+		{"a file that may lie at two places", s3, twice, false},
+	} {
+		s := &suspect{ref: c.ref, find: reconcile.Finding{Role: c.ref.Role}}
+		past := map[string]string{c.peer: disproof(c.ref, "e")}
+		if got := s.disproved(c.peer, "e", past); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		other := c.ref
+		other.Size++
+		for what, past := range map[string]map[string]string{"no memory": nil, "another ETag": {c.peer: disproof(c.ref, "f")}, "another record": {c.peer: disproof(other, "e")},
+			"another peer's": {"s3://else/": disproof(c.ref, "e")}} {
+			if s.disproved(c.peer, "e", past) {
+				t.Errorf("%s, %s: disproved", c.name, what)
+			}
+		}
+		if s.disproved(c.peer, "", map[string]string{c.peer: disproof(c.ref, "")}) {
+			t.Errorf("%s: disproved without an ETag", c.name)
+		}
+	}
+}
+
 // hangingPeer is a peer that answers nobody before the context ends.
 type hangingPeer struct{ *fakePeer }
 
