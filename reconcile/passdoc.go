@@ -56,11 +56,14 @@ type Totals struct {
 	Flapped        int64             `json:"flapped"`
 	Carried        int64             `json:"findings_carried"`
 	// Deferred targets were left for the next pass by the budget, and not looked at.
-	Deferred      int64    `json:"deferred"`
-	RowsAtRisk    int64    `json:"rows_at_risk"`
-	RowsDropped   int64    `json:"rows_dropped"`
-	BytesRestored int64    `json:"bytes_restored"`
-	Requests      Requests `json:"requests"`
+	Deferred int64 `json:"deferred"`
+	// RefetchDeferred objects could be brought back and were left for the next pass by
+	// the budget of bytes or objects; restores from older versions count as well.
+	RefetchDeferred int64    `json:"refetch_deferred"`
+	RowsAtRisk      int64    `json:"rows_at_risk"`
+	RowsDropped     int64    `json:"rows_dropped"`
+	BytesRestored   int64    `json:"bytes_restored"`
+	Requests        Requests `json:"requests"`
 }
 
 // Requests counts what was sent to stores.

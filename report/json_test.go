@@ -45,7 +45,7 @@ func TestTheDocumentHasTheMembersOfTheContract(t *testing.T) {
 		{"exit", doc["exit"], "code name"},
 		{"scope", doc["scope"], "versions depth roles targets_filter"},
 		{"coverage", doc["coverage"], "references checked ratio"},
-		{"totals", totals, "targets targets_clean targets_diverged targets_repaired targets_incomplete targets_refused targets_unreadable targets_pending targets_cooling_down targets_half_deleted targets_rolled_back targets_locked targets_failed references checked verdicts flapped deferred findings_carried rows_at_risk rows_dropped bytes_restored requests"},
+		{"totals", totals, "targets targets_clean targets_diverged targets_repaired targets_incomplete targets_refused targets_unreadable targets_pending targets_cooling_down targets_half_deleted targets_rolled_back targets_locked targets_failed references checked verdicts flapped deferred refetch_deferred findings_carried rows_at_risk rows_dropped bytes_restored requests"},
 		{"verdicts", totals["verdicts"], "present missing recoverable lost size_mismatch checksum_mismatch unreadable archived pending superseded denied undecided"},
 		{"requests", totals["requests"], "head get list put throttled retried"},
 		{"target", first("targets"), "target store kind uri version state reason references checked findings rows_at_risk live_rows fragments pending_generations leaked_generations leaked_bytes registry not_checked"},

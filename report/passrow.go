@@ -55,6 +55,7 @@ type passRow struct {
 	VerdictsUndecided        int64     `parquet:"verdicts_undecided" doc:"References whose verdict is undecided."`
 	Flapped                  int64     `parquet:"flapped" doc:"References missing at the first look and there at the second."`
 	Deferred                 int64     `parquet:"deferred" doc:"Targets that the budget left for the next pass; nothing was looked at there."`
+	RefetchDeferred          int64     `parquet:"refetch_deferred" doc:"Objects that could be brought back and that the budget left for the next pass."`
 	FindingsCarried          int64     `parquet:"findings_carried" doc:"Open findings of earlier passes that this one did not look at."`
 	RowsAtRisk               int64     `parquet:"rows_at_risk" doc:"Live rows that cannot be read, each fragment counted once."`
 	RowsDropped              int64     `parquet:"rows_dropped" doc:"Live rows that tables lost by repairs of this pass."`
@@ -77,7 +78,7 @@ func toPassRow(p reconcile.Pass) passRow {
 		ScopeVersions: p.Scope.Versions.String(), ScopeDepth: p.Scope.Depth.String(), ScopeTargetsFilter: cleanAll(p.Scope.TargetsFilter),
 		CoverageReferences: p.Coverage.References, CoverageChecked: p.Coverage.Checked, CoverageRatio: p.Coverage.Ratio,
 		Targets: t.Targets, References: t.References, Checked: t.Checked,
-		Flapped: t.Flapped, Deferred: t.Deferred, FindingsCarried: t.Carried, RowsAtRisk: t.RowsAtRisk, RowsDropped: t.RowsDropped, BytesRestored: t.BytesRestored,
+		Flapped: t.Flapped, Deferred: t.Deferred, RefetchDeferred: t.RefetchDeferred, FindingsCarried: t.Carried, RowsAtRisk: t.RowsAtRisk, RowsDropped: t.RowsDropped, BytesRestored: t.BytesRestored,
 		RequestsHead: t.Requests.Head, RequestsGet: t.Requests.Get, RequestsList: t.Requests.List, RequestsPut: t.Requests.Put, RequestsThrottled: t.Requests.Throttled, RequestsRetried: t.Requests.Retried,
 		TargetsClean:             t.TargetsByState[reconcile.StateClean],
 		TargetsDiverged:          t.TargetsByState[reconcile.StateDiverged],

@@ -196,6 +196,9 @@ func (t *texter) totals() {
 	if tot.Deferred > 0 {
 		row("deferred", count(tot.Deferred, "target")+" left for the next pass by the budget, not looked at")
 	}
+	if tot.RefetchDeferred > 0 {
+		row("left", count(tot.RefetchDeferred, "object")+" that can be brought back, left for the next pass by the budget")
+	}
 	if tot.Carried > 0 {
 		row("carried", fmt.Sprintf("%s of earlier passes, not looked at by this one", count(tot.Carried, "finding")))
 	}

@@ -94,6 +94,10 @@ func Apply(ctx context.Context, out *Outcome, actions []reconcile.PlanAction, op
 			return err
 		}
 	}
+	if n := out.Totals.RefetchDeferred; n > 0 {
+		o := opts.Mend
+		opts.Logger.Warn("the budget for bringing objects back is spent", "left_for_the_next_pass", n, "refetch_objects", o.MaxObjects, "refetch_bytes", o.MaxBytes)
+	}
 	if ctx.Err() != nil && out.Interrupted == nil {
 		out.Interrupted = context.Cause(ctx)
 	}
