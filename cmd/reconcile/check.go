@@ -64,8 +64,8 @@ func (a *app) printPass(p reconcile.Pass, f *lookFlags, s *settings) error {
 	if f.output == "json" {
 		return report.JSON(a.stdout, p)
 	}
-	_, tty := terminal(a.stdout)
-	return report.Text(a.stdout, p, report.TextOptions{Color: tty && os.Getenv("NO_COLOR") == "", Command: s.command, Verbose: f.verbose, CanRepair: true, CanRestore: true})
+	width, tty := terminal(a.stdout) // 0, the usual width, where there is none
+	return report.Text(a.stdout, p, report.TextOptions{Width: width, Color: tty && os.Getenv("NO_COLOR") == "", Command: s.command, Verbose: f.verbose, CanRepair: true, CanRestore: true})
 }
 
 // oneLine keeps joined errors on the line they are told on.

@@ -61,8 +61,23 @@ func (a *app) printExplanation(e explain.Explanation, output string) error {
 			NextCommand string         `json:"next_command"`
 		}{known(e.Role.String()), e.Damage, known(e.Target), known(e.Path), e.Words, e.NextCommand})
 	}
+	width, _ := terminal(a.stdout)
+	_, err := io.WriteString(a.stdout, explanation(e, width))
+	return err
+}
+
+// explanation is the text for people, in lines of a width; 0 breaks none. Names and the
+// command stay whole, so that they can be copied.
+func explanation(e explain.Explanation, width int) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, e.Words)
+	say := func(indent, text string) {
+		if width == 0 {
+			b.WriteString(indent + text + "\n")
+			return
+		}
+		wrapAt(&b, width, indent, indent, text)
+	}
+	say("", e.Words)
 	fmt.Fprintf(&b, "\ndamage  %s\n", e.Damage)
 	for _, f := range [][2]string{{"role", e.Role.String()}, {"target", e.Target}, {"path", e.Path}} {
 		if f[1] != "" {
@@ -71,10 +86,9 @@ func (a *app) printExplanation(e explain.Explanation, output string) error {
 	}
 	fmt.Fprintf(&b, "\nNext: %s\n", printable(e.NextCommand))
 	if strings.Contains(e.NextCommand, " URI") {
-		fmt.Fprintln(&b, "      (URI is the folder or bucket prefix that holds the table; the text does not show it)")
+		say("      ", "(URI is the folder or bucket prefix that holds the table; the text does not show it)")
 	}
-	_, err := io.WriteString(a.stdout, b.String())
-	return err
+	return b.String()
 }
 
 // known is nil for what is not told.

@@ -107,11 +107,14 @@ func flagHelp(b *strings.Builder, title string, fs *pflag.FlagSet, withHelp bool
 }
 
 // wrapText writes text behind first, and what does not fit behind next.
-func wrapText(b *strings.Builder, first, next, text string) {
+func wrapText(b *strings.Builder, first, next, text string) { wrapAt(b, helpWidth, first, next, text) }
+
+// wrapAt is wrapText for lines of a width; a word that is longer stays whole.
+func wrapAt(b *strings.Builder, width int, first, next, text string) {
 	line := first
 	empty := true
 	for _, w := range strings.Fields(text) {
-		if !empty && len([]rune(line))+1+len([]rune(w)) > helpWidth {
+		if !empty && len([]rune(line))+1+len([]rune(w)) > width {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, empty = next, true
 		}

@@ -89,7 +89,7 @@ func (a *app) printDiff(d ledger.Diff) error {
 			return err
 		}
 		if len(part.list) > 0 {
-			if err := columns(a.stdout, "FINDING TARGET ROLE VERDICT ROWS SINCE STATE PATH", findingRows(part.list)); err != nil {
+			if err := columns(a.stdout, findingHead, findingRows(part.list)); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
@@ -54,19 +53,6 @@ func lists() []list {
 	}
 }
 
-// columns prints rows below their headings, aligned.
-func columns(w io.Writer, head string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
-	for _, r := range rows {
-		for i := range r {
-			r[i] = cmp.Or(printable(r[i]), "-")
-		}
-		fmt.Fprintln(t, strings.Join(r, "\t"))
-	}
-	return t.Flush()
-}
-
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -95,8 +81,11 @@ func showFindings(ctx context.Context, a *app, l ledger.Ledger, f ledger.Filter,
 	if err != nil || asJSON {
 		return orJSON(a, fs, err)
 	}
-	return columns(a.stdout, "FINDING TARGET ROLE VERDICT ROWS SINCE STATE RECORD COPIES PATH", findingRows(fs))
+	return columns(a.stdout, findingHead, findingRows(fs))
 }
+
+// findingHead are the headings of findingRows.
+const findingHead = "FINDING TARGET ROLE VERDICT ROWS SINCE STATE RECORD COPIES PATH"
 
 func findingRows(fs []ledger.Finding) [][]string {
 	rows := make([][]string, len(fs))
