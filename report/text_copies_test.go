@@ -122,14 +122,15 @@ func TestWhatCameBackIsSummedUp(t *testing.T) {
 	if n, bytes := broughtBack(p); n != 321 || bytes != p.Totals.BytesRestored {
 		t.Errorf("%d objects and %d bytes came back, the totals say %d", n, bytes, p.Totals.BytesRestored)
 	}
-	const left = "that can be brought back, left for the next pass by the budget"
+	const left = "left for the next pass by the budget"
 	if strings.Contains(out, left) {
 		t.Error("the budget left nothing")
 	}
 	p.Totals.RefetchDeferred = 1234
-	if out := textOf(t, p, TextOptions{}); !strings.Contains(out, "  left        1,234 objects "+left+"\n") {
+	if out := textOf(t, p, TextOptions{}); !strings.Contains(out, "  copies      1,234 objects "+left+"\n") {
 		t.Errorf("not said what the budget left:\n%s", out)
 	}
+	p.Totals.RefetchDeferred = 0
 	p.Repairs = nil
 	if out := textOf(t, p, TextOptions{}); strings.Contains(out, "brought back") || strings.Contains(out, "restored") {
 		t.Error("something came back although nothing did")

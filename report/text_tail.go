@@ -197,7 +197,7 @@ func (t *texter) totals() {
 		row("deferred", count(tot.Deferred, "target")+" left for the next pass by the budget, not looked at")
 	}
 	if tot.RefetchDeferred > 0 {
-		row("left", count(tot.RefetchDeferred, "object")+" that can be brought back, left for the next pass by the budget")
+		row("copies", count(tot.RefetchDeferred, "object")+" left for the next pass by the budget")
 	}
 	if tot.Carried > 0 {
 		row("carried", fmt.Sprintf("%s of earlier passes, not looked at by this one", count(tot.Carried, "finding")))
