@@ -39,6 +39,9 @@ type Reference struct {
 	Size int64
 	// Checksum as recorded ("sha256:<hex>", …); empty = not recorded.
 	Checksum string
+	// Content, where set, is what is recorded of an object that wraps what its records
+	// speak of: Size and Checksum, which are the object's own, are then not recorded.
+	Content *Content
 	// Record names the record, or records, that refer to a blob; empty = not told.
 	Record string
 	// PhysicalRows and LiveRows of the fragment; -1 = unknown.
@@ -48,6 +51,22 @@ type Reference struct {
 	Harmless bool
 	// Reason presets the finding's reason (unknown_base, dead_file); often empty.
 	Reason string
+}
+
+// Content is what is recorded of the bytes inside an object: Size in bytes (0 = not
+// recorded) and Checksum as in [Reference] (empty = not recorded).
+type Content struct {
+	Size     int64
+	Checksum string
+}
+
+// Recorded is the size and the checksum that records tell, of the object or of its
+// content; 0 and empty where they tell none.
+func (r *Reference) Recorded() (size int64, checksum string) {
+	if r.Content != nil {
+		return r.Content.Size, r.Content.Checksum
+	}
+	return r.Size, r.Checksum
 }
 
 // Place is where an object may lie, and the base whose store is asked for it.
@@ -121,11 +140,12 @@ func NewFinding(t Target, ref Reference, at time.Time) Finding {
 	if ref.Reason != "" {
 		f.Reason = Ptr(ref.Reason)
 	}
-	if ref.Size > 0 {
-		f.ExpectedSize = Ptr(ref.Size)
+	size, checksum := ref.Recorded()
+	if size > 0 {
+		f.ExpectedSize = Ptr(size)
 	}
-	if ref.Checksum != "" {
-		f.ExpectedChecksum = Ptr(ref.Checksum)
+	if checksum != "" {
+		f.ExpectedChecksum = Ptr(checksum)
 	}
 	if ref.Record != "" {
 		f.Record = Ptr(ref.Record)

@@ -115,7 +115,8 @@ type Source interface {
 	// Inspect looks inside a present object at the given depth and says whether it
 	// is of its format. Asked at DepthHead only about an object whose size is not
 	// the recorded one. It answers Present, Unreadable or ChecksumMismatch with a
-	// reason, or Undecided with an error.
+	// reason, SizeMismatch where the content is not of its recorded size, or Undecided
+	// with an error.
 	Inspect(ctx context.Context, ref Reference, attrs objstore.Attrs, depth Depth) (Verdict, string, error)
 	// Revisit reads the newest metadata again.
 	Revisit(ctx context.Context, refs []Reference) (Revisit, error)

@@ -47,6 +47,9 @@ type Options struct {
 	PendingMaxAge time.Duration
 	// ReportOnly proposes nothing: there is no way to put a copy where it belongs.
 	ReportOnly bool
+	// Format of the objects; nil where they are the blobs' bytes and nothing else. With
+	// a format the collection is ReportOnly.
+	Format *Format
 	// Nodes: the places of Allow are nodes that bring their blobs back themselves.
 	Nodes bool
 	// Sample is the share of blobs that is looked at, above 0 and at most 1: the same
@@ -54,7 +57,7 @@ type Options struct {
 	Sample float64
 	// Day is the day that sampling goes by.
 	Day time.Time
-	// Throttle is called before so many bytes are read at depth checksum; may be nil.
+	// Throttle is called before so many bytes are read; may be nil.
 	Throttle func(ctx context.Context, bytes int) error
 	Logger   *slog.Logger
 }
@@ -80,6 +83,9 @@ type Collection struct {
 	sampled int64
 	// contradicted are keys whose records say different things of one blob.
 	contradicted map[string]bool
+	// contents are the lengths of the bytes inside objects of a format, where those are
+	// whole and not what is recorded.
+	contents map[string]int64
 }
 
 type badRows struct {
@@ -97,7 +103,8 @@ func New(t reconcile.Target, opts Options) *Collection {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Collection{target: t, opts: opts, bad: map[string]badRows{}, contradicted: map[string]bool{}}
+	opts.ReportOnly = opts.ReportOnly || opts.Format != nil
+	return &Collection{target: t, opts: opts, bad: map[string]badRows{}, contradicted: map[string]bool{}, contents: map[string]int64{}}
 }
 
 // Target implements reconcile.Source.
@@ -185,6 +192,9 @@ func (c *Collection) reference(rec refs.Record) reconcile.Reference {
 		PhysicalRows: reconcile.UnknownRows, LiveRows: reconcile.UnknownRows}
 	if rec.Size > 0 {
 		ref.Size = rec.Size
+	}
+	if c.opts.Format != nil {
+		c.opts.Format.inside(&ref)
 	}
 	loc, base, reason := c.locate(rec.Key)
 	if reason != "" {
@@ -274,13 +284,17 @@ func (c *Collection) Position() string {
 	return string(b)
 }
 
-// SourceID names what positions are good in: these references, and of a sample the
-// share and the day.
+// SourceID names what positions are good in: these references, what they are said of,
+// and of a sample the share and the day.
 func (c *Collection) SourceID() string {
-	if c.opts.Sample >= 1 {
-		return c.opts.ID
+	id := c.opts.ID
+	if c.opts.Format != nil {
+		id += ", " + c.opts.Format.Name
 	}
-	return fmt.Sprintf("%s, %g of it on %s", c.opts.ID, c.opts.Sample, c.opts.Day.UTC().Format(time.DateOnly))
+	if c.opts.Sample >= 1 {
+		return id
+	}
+	return fmt.Sprintf("%s, %g of it on %s", id, c.opts.Sample, c.opts.Day.UTC().Format(time.DateOnly))
 }
 
 // Resume makes the walk go on at a position; it comes before References. An error says
@@ -338,8 +352,10 @@ func (c *Collection) Revisit(ctx context.Context, asked []reconcile.Reference) (
 		now := c.reference(rec)
 		// What rows contradict each other in comes back as not recorded: the blob is named
 		// all the same, and nothing says which of its records is right.
-		less := now.Size == 0 && ref.Size != 0 || now.Checksum == "" && ref.Checksum != ""
-		rev.Named[i] = ok && now.Location == ref.Location && (now.Size == ref.Size || now.Size == 0) && (now.Checksum == ref.Checksum || now.Checksum == "")
+		size, sum := ref.Recorded()
+		nowSize, nowSum := now.Recorded()
+		less := nowSize == 0 && size != 0 || nowSum == "" && sum != ""
+		rev.Named[i] = ok && now.Location == ref.Location && (nowSize == size || nowSize == 0) && (nowSum == sum || nowSum == "")
 		if rev.Named[i] && less {
 			c.mu.Lock()
 			c.contradicted[ref.Path] = true
@@ -375,6 +391,7 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 	var from []string
 	for i := range findings {
 		f := &findings[i]
+		c.showContent(f)
 		if !f.Verdict.Damaged() {
 			f.BlockedBy = []string{}
 			continue

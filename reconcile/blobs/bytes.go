@@ -20,8 +20,12 @@ func algorithm(checksum string) string {
 var errUnmarked = errors.New("nothing in a blob tells where it ends")
 
 // Inspect implements reconcile.Source: at depth checksum it reads the whole object
-// where a checksum is recorded.
+// where a checksum is recorded. An object of a Format is judged at
+// depth footer as well.
 func (c *Collection) Inspect(ctx context.Context, ref reconcile.Reference, at objstore.Attrs, depth reconcile.Depth) (reconcile.Verdict, string, error) {
+	if ref.Content != nil {
+		return c.inspectInside(ctx, ref, at, depth)
+	}
 	if ref.Size > 0 && at.Size != ref.Size {
 		return reconcile.Undecided, "", errUnmarked
 	}
@@ -67,8 +71,12 @@ func (p *paced) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// Prove implements reconcile.Prover: only a recorded checksum proves a blob.
+// Prove implements reconcile.Prover: only a recorded checksum proves a blob, and
+// nothing an object of a Format.
 func (c *Collection) Prove(_ context.Context, ref reconcile.Reference, copied reconcile.Copy) (string, error) {
+	if ref.Content != nil {
+		return "", errNotPlaced
+	}
 	if ref.Size > 0 && copied.Size() != ref.Size {
 		return "", fmt.Errorf("%d bytes, recorded are %d", copied.Size(), ref.Size)
 	}

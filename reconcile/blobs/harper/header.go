@@ -1,13 +1,16 @@
 package harper
 
 import (
+	"bufio"
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	"github.com/rocketkeep/reconcile/reconcile"
+	"github.com/rocketkeep/reconcile/reconcile/blobs"
 )
 
 // Header is the first eight bytes of a blob's file: a type and a length.
@@ -15,6 +18,11 @@ type Header struct {
 	Type uint16
 	// Size of the content in bytes; -1 when the writer never finished it.
 	Size int64
+}
+
+// Files are blobs as a node keeps them on disk.
+func Files() *blobs.Format {
+	return &blobs.Format{Name: "files of a Harper node", HeaderSize: headerSize, Judge: JudgeFile}
 }
 
 const (
@@ -33,89 +41,119 @@ func ParseHeader(b [headerSize]byte) Header {
 	return h
 }
 
-// Reasons of [JudgeFile].
+// Reasons of [JudgeFile]. Unfinished, torn and pending stub are also what a file looks
+// like while it is being written: its bytes alone do not tell.
 const (
-	ReasonTooShortForHeader = "too_short"
-	ReasonUnfinished        = "unfinished"
-	ReasonErrorStub         = "error_stub"
-	ReasonPendingStub       = "pending_stub"
+	ReasonTooShortForHeader = reconcile.ReasonTooShort
+	ReasonUnfinished        = "unfinished"   // the length was never written over the placeholder
+	ReasonErrorStub         = "error_stub"   // an error's text in place of the content
+	ReasonPendingStub       = "pending_stub" // the text of a transfer that broke off
 	ReasonUnknownType       = "unknown_type"
-	ReasonTorn              = "torn"
-	ReasonOverlong          = "overlong"
+	ReasonTorn              = "torn"     // less content than the header tells, or it does not inflate
+	ReasonOverlong          = "overlong" // more content than the header tells
 )
 
-// JudgeFile judges a file of size bytes as a node keeps it on disk, where it can be seen:
-// Present, Unreadable, or SizeMismatch when it agrees with itself and not with recorded
-// (the length that the record tells; 0 is not told). Flipped bits it cannot see, unless
-// the content is compressed. An error means that r could not be read.
-func JudgeFile(r io.ReaderAt, size, recorded int64) (reconcile.Verdict, string, error) {
+// JudgeFile judges a blob's file as a node keeps it on disk: a header of eight bytes and
+// the content, plain or as a zlib stream. r yields the file from its first byte, size is
+// its length in bytes, recorded the length of the content that the record tells (0: not
+// told). Content goes through digest, inflated; nil wants none, and then plain content is
+// not read at all. Compressed content always is, and no further than the length that the
+// header tells; what may follow the end of its stream is not looked at. Flipped bits are
+// seen in compressed content only.
+//
+// An error means that r could not be read to where it had to be, an end before size
+// bytes included. Of digest only what a Present file gave is of use.
+func JudgeFile(r io.Reader, size, recorded int64, digest hash.Hash) (blobs.Judgement, error) {
+	unreadable := func(reason string) (blobs.Judgement, error) {
+		return blobs.Judgement{Verdict: reconcile.Unreadable, Reason: reason}, nil
+	}
 	if size < headerSize {
-		return reconcile.Unreadable, ReasonTooShortForHeader, nil
+		return unreadable(ReasonTooShortForHeader)
 	}
+	in := &exact{r: r, left: size}
 	var b [headerSize]byte
-	if _, err := r.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return reconcile.Undecided, "", fmt.Errorf("read a blob's header: %w", err)
+	if _, err := io.ReadFull(in, b[:]); err != nil {
+		return blobs.Judgement{}, fmt.Errorf("read a blob's header: %w", err)
 	}
-	h, body := ParseHeader(b), size-headerSize
+	h := ParseHeader(b)
 	switch {
 	case h.Type == typeError:
-		return reconcile.Unreadable, ReasonErrorStub, nil
+		return unreadable(ReasonErrorStub)
 	case h.Type == typePending:
-		return reconcile.Unreadable, ReasonPendingStub, nil
+		return unreadable(ReasonPendingStub)
 	case h.Type > typeDeflate:
-		return reconcile.Unreadable, ReasonUnknownType, nil
+		return unreadable(ReasonUnknownType)
 	case h.Size < 0:
-		return reconcile.Unreadable, ReasonUnfinished, nil
-	case h.Type == typePlain && body < h.Size:
-		return reconcile.Unreadable, ReasonTorn, nil
-	case h.Type == typePlain && body > h.Size:
-		return reconcile.Unreadable, ReasonOverlong, nil
+		return unreadable(ReasonUnfinished)
+	case h.Type == typePlain && in.left < h.Size:
+		return unreadable(ReasonTorn)
+	case h.Type == typePlain && in.left > h.Size:
+		return unreadable(ReasonOverlong)
 	}
-	if h.Type == typeDeflate {
-		switch reason, err := judgeDeflated(io.NewSectionReader(r, headerSize, body), h.Size); {
-		case err != nil:
-			return reconcile.Undecided, "", err
-		case reason != "":
-			return reconcile.Unreadable, reason, nil
-		}
+	reason, err := "", error(nil)
+	switch {
+	case h.Type == typeDeflate:
+		reason, err = inflate(in, h.Size, digest)
+	case digest != nil:
+		_, err = io.Copy(digest, in)
 	}
-	if recorded > 0 && h.Size != recorded {
-		return reconcile.SizeMismatch, "", nil
+	switch {
+	case err != nil:
+		return blobs.Judgement{}, fmt.Errorf("read a blob's content: %w", err)
+	case reason != "":
+		return unreadable(reason)
+	case recorded > 0 && h.Size != recorded:
+		return blobs.Judgement{Verdict: reconcile.SizeMismatch, Size: h.Size}, nil
 	}
-	return reconcile.Present, "", nil
+	return blobs.Judgement{Verdict: reconcile.Present, Size: h.Size}, nil
 }
 
-// judgeDeflated inflates content, never beyond the length that it should have.
-func judgeDeflated(r *io.SectionReader, size int64) (string, error) {
-	in := &readErr{r: r}
-	z, err := zlib.NewReader(in)
+// inflateBuffer is how many bytes of a compressed file are asked for at once.
+const inflateBuffer = 32 << 10
+
+// inflate reads a zlib stream that should hold size bytes, never more than one byte
+// further, and says what is wrong with it.
+func inflate(in *exact, size int64, digest hash.Hash) (reason string, err error) {
+	var out io.Writer = io.Discard
+	if digest != nil {
+		out = digest
+	}
+	z, err := zlib.NewReader(bufio.NewReaderSize(in, inflateBuffer))
+	var n int64
 	if err == nil {
-		var n int64
-		if n, err = io.Copy(io.Discard, io.LimitReader(z, size+1)); err == nil && n != size {
-			if n > size {
-				return ReasonOverlong, nil
-			}
-			return ReasonTorn, nil
-		}
+		n, err = io.Copy(out, io.LimitReader(z, size+1))
 	}
-	if in.err != nil {
-		return "", fmt.Errorf("read a blob: %w", in.err)
-	}
-	if err != nil {
+	switch {
+	case err != nil && in.err != nil:
+		return "", in.err
+	case err != nil || n < size:
 		return ReasonTorn, nil
+	case n > size:
+		return ReasonOverlong, nil
 	}
 	return "", nil
 }
 
-// readErr remembers an error of reading, as opposed to one of what was read.
-type readErr struct {
-	r   io.Reader
-	err error
+// exact yields exactly left bytes of r. It remembers an error of reading, an early end
+// included, as opposed to one of what was read.
+type exact struct {
+	r    io.Reader
+	left int64
+	err  error
 }
 
-func (e *readErr) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+func (e *exact) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.r.Read(p[:min(int64(len(p)), e.left)])
+	e.left -= int64(n)
+	if errors.Is(err, io.EOF) {
+		if err = nil; e.left > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	if err != nil {
 		e.err = err
 	}
 	return n, err
