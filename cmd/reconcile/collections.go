@@ -136,8 +136,17 @@ func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 		v := w.s.verify
 		stores.cluster = c.cluster
 		return blobs.New(t, blobs.Options{Root: c.root, Allow: c.allow, Records: c.reader, ID: referencesID(c.cfg.References), Stores: stores,
-			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), ReportOnly: reportOnly(c.cfg), Nodes: c.cluster != nil, Logger: w.log})
+			PendingMaxAge: v.PendingMaxAge.Std(), Sample: v.Sample, Day: time.Now().UTC(), Throttle: w.throttle(), ReportOnly: reportOnly(c.cfg), Nodes: c.cluster != nil,
+			Format: formatOf(c.cfg), Logger: w.log})
 	}
+}
+
+// formatOf is the format of a collection's objects; nil for the blobs' bytes alone.
+func formatOf(b config.Blobs) *blobs.Format {
+	if b.Format == config.FormatHarper {
+		return harper.Files()
+	}
+	return nil
 }
 
 // referencesID is a digest of where references are read from, secrets included.

@@ -71,14 +71,21 @@ type WriteS3 struct {
 
 // Blobs is one collection of blobs and where the references to them are found.
 type Blobs struct {
-	Name       string         `yaml:"name"`
-	URI        string         `yaml:"uri"`
+	Name string `yaml:"name"`
+	URI  string `yaml:"uri"`
+	// Format is what the objects below URI are: empty, the blobs' bytes and nothing else,
+	// or FormatHarper.
+	Format     string         `yaml:"format"`
 	Allow      []string       `yaml:"allow"`
 	S3         S3             `yaml:"s3"`
 	WriteS3    WriteS3        `yaml:"write_s3"`
 	References BlobReferences `yaml:"references"`
 	Peers      []Peer         `yaml:"peers"`
 }
+
+// FormatHarper: the objects are files as a Harper node keeps them on disk, a header of
+// eight bytes before the blob's bytes, plain or compressed.
+const FormatHarper = "harper"
 
 // BlobReferences holds exactly one source of references.
 type BlobReferences struct {

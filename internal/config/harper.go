@@ -99,6 +99,9 @@ func (v *validator) harper(at string, b Blobs) {
 			v.fail(at+"."+k.key, "does not go with references.harper: its blobs lie on the nodes, and the nodes are each other's peers")
 		}
 	}
+	if b.Format != "" {
+		v.fail(at+".format", "does not go with references.harper: nodes send a blob's bytes, not the file around them")
+	}
 	at += ".references.harper"
 	h := b.References.Harper
 	v.word(at+".relation", h.Relation, "replicated", "independent")

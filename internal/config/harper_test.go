@@ -61,6 +61,29 @@ func TestHarperReferences(t *testing.T) {
 	}
 }
 
+func TestFilesOfHarperNodes(t *testing.T) {
+	t.Parallel()
+	const least = "blobs: [{name: d, uri: /mnt/blobs/data, FORMATreferences: {csv: {uri: s3://x/refs.csv, key: key}}}]\n"
+	for _, tt := range []struct {
+		name, format, want string
+		problems           []string
+	}{
+		{"none", "", "", nil},
+		{"an empty one", `format: "", `, "", nil},
+		{"harper", "format: harper, ", FormatHarper, nil},
+		{"an unknown one", "format: Harper, ", "Harper", []string{`f:1: blobs[0].format: "Harper" is not harper (files as a Harper node keeps them); without a format, objects are the blobs' bytes`}},
+		{"a mistyped key", "fromat: harper, ", "", []string{"f:1: blobs[0].fromat: unknown key; did you mean format?"}},
+	} {
+		c, problems := parse(t, strings.Replace(least, "FORMAT", tt.format, 1))
+		if d := cmp.Diff(tt.problems, problems); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+		if problems == nil && c.Blobs[0].Format != tt.want {
+			t.Errorf("%s: %q", tt.name, c.Blobs[0].Format)
+		}
+	}
+}
+
 func TestMistakesAboutHarper(t *testing.T) {
 	t.Parallel()
 	const least = "blobs: [{name: d, references: {harper: {nodes: [{name: a, url: 'http://a'}], sets: [{database: data, table: Doc, attributes: [body]}]}}}]\n"
@@ -74,6 +97,7 @@ func TestMistakesAboutHarper(t *testing.T) {
 	}{
 		{"a place beside the nodes", "name: d,", "name: d, uri: s3://x,", []string{"f:1: blobs[0].uri: does not go with references.harper: its blobs lie on the nodes, and the nodes are each other's peers"}},
 		{"peers beside the nodes", "name: d,", "name: d, peers: [s3://x],", []string{"f:1: blobs[0].peers: does not go with references.harper: its blobs lie on the nodes, and the nodes are each other's peers"}},
+		{"a format of what nodes send", "name: d,", "name: d, format: harper,", []string{"f:1: blobs[0].format: does not go with references.harper: nodes send a blob's bytes, not the file around them"}},
 		{"placing files", "harper: {", "harper: {repair: agent, ", []string{at + `repair: "agent" is not built in this version: a node can be asked to repair itself (operation); files are not placed and records not rewritten`}},
 		{"rewriting records", "harper: {", "harper: {repair: rewrite, ", []string{at + `repair: "rewrite" is not built in this version: a node can be asked to repair itself (operation); files are not placed and records not rewritten`}},
 		{"an unknown repair", "harper: {", "harper: {repair: yes, ", []string{at + `repair: "yes" is not one of off, operation`}},

@@ -191,6 +191,9 @@ func (v *validator) blobs(blobs []Blobs) {
 		at := fmt.Sprintf("blobs[%d]", i)
 		v.name(at+".name", b.Name, names)
 		loc, _ := v.place(at+".uri", b.URI, b.References.Harper == nil)
+		if b.Format != "" && b.Format != FormatHarper {
+			v.fail(at+".format", "%q is not harper (files as a Harper node keeps them); without a format, objects are the blobs' bytes", b.Format)
+		}
 		v.s3(at+".s3", b.S3, loc)
 		v.role(at+".write_s3.role_arn", b.WriteS3.RoleARN)
 		for j, a := range b.Allow {
