@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -30,25 +28,6 @@ const magic = "LANC"
 type WriterVersion struct {
 	// Library is "lance" for the real one; Version is major.minor.patch.
 	Library, Version, Prerelease, Build string
-}
-
-// Semver reads Version; ok is false when it is not three numbers.
-func (w WriterVersion) Semver() (major, minor, patch int, ok bool) {
-	core, _, _ := strings.Cut(w.Version, "-")
-	core, _, _ = strings.Cut(core, "+")
-	parts := strings.Split(core, ".")
-	var n [3]int
-	if len(parts) != len(n) {
-		return 0, 0, 0, false
-	}
-	for i, p := range parts {
-		v, err := strconv.ParseUint(p, 10, 31)
-		if err != nil {
-			return 0, 0, 0, false
-		}
-		n[i] = int(v)
-	}
-	return n[0], n[1], n[2], true
 }
 
 // BasePath is a further place where files of a dataset lie.

@@ -252,16 +252,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestWriterVersionSemver(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]int{"0.10.18": {0, 10, 18}, "12.0.0": {12, 0, 0}, "1.2.3-rc.1+b": {1, 2, 3}, "1.2": nil, "": nil, "1.2.x": nil, "1.-2.3": nil} {
-		a, b, c, ok := WriterVersion{Version: text}.Semver()
-		if ok != (want != nil) || ok && !slices.Equal([]int{a, b, c}, want) {
-			t.Errorf("%q = %d %d %d %v", text, a, b, c, ok)
-		}
-	}
-}
-
 func TestBlobSidecarsExistOnlyForLiveBlobColumnsOfFormat22(t *testing.T) {
 	t.Parallel()
 	field := sub(1, str(2, "b"), vint(3, 5), str(5, "struct"), pair(10, "ARROW:extension:name", "lance.blob.v2"))

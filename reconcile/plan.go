@@ -179,17 +179,11 @@ func LooksLikePlan(data []byte) bool {
 	return json.Unmarshal(data, &head) == nil && head.PlanVersion != nil && head.PlanID != nil && head.Digest != nil
 }
 
-// ID is the plan's UUIDv7.
-func (p Plan) ID() string { return p.doc.PlanID }
-
 // CreatedAt is when the plan was made (UTC).
 func (p Plan) CreatedAt() time.Time { return p.doc.CreatedAt }
 
 // ExpiresAt is the first moment at which the plan may not be carried out any more.
 func (p Plan) ExpiresAt() time.Time { return p.doc.ExpiresAt }
-
-// ToolVersion is the version of the program that made the plan.
-func (p Plan) ToolVersion() string { return p.doc.ToolVersion }
 
 // Scope is what was looked at to make the plan (a copy).
 func (p Plan) Scope() Scope { return copyScope(p.doc.Scope) }

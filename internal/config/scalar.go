@@ -160,9 +160,6 @@ const redacted = "[redacted]"
 // Secret is a text that prints redacted however it is printed; Reveal gives it.
 type Secret struct{ text string }
 
-// NewSecret makes a Secret of s.
-func NewSecret(s string) Secret { return Secret{s} }
-
 // Reveal is the text itself, for the one place that needs it.
 func (s Secret) Reveal() string { return s.text }
 

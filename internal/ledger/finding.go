@@ -117,9 +117,6 @@ type History struct {
 	AckActor          *string    `json:"ack_actor"`
 }
 
-// Look is what the finding was found by.
-func (h History) Look() Look { return Look{Depth: h.Depth, Versions: h.Versions} }
-
 // MarshalJSON joins the members of both parts; neither's own method would.
 func (f Finding) MarshalJSON() ([]byte, error) {
 	a, err := json.Marshal(f.Finding)

@@ -153,6 +153,11 @@ func (c *Collection) References(ctx context.Context) iter.Seq2[reconcile.Referen
 				return
 			}
 		}
+		if counter, ok := c.opts.Records.(refs.Counter); ok {
+			n := counter.Counts()
+			c.opts.Logger.Info("read the references", "target", c.target.Name, "rows", n.Rows, "records", n.Records, "unnamed", n.Unnamed, "doubled", n.Doubled,
+				"contradicting", n.Contradicting, "unremembered", n.Unremembered, "bad", n.Bad)
+		}
 	}
 }
 

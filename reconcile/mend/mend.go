@@ -129,12 +129,6 @@ type Prepared struct {
 	agreed bool
 }
 
-// Source is where the copy comes from.
-func (p *Prepared) Source() string { return p.result.Source }
-
-// Action is restore or refetch.
-func (p *Prepared) Action() reconcile.Action { return p.result.Action }
-
 // Close removes the staged copy.
 func (p *Prepared) Close() { p.copy.Close() }
 

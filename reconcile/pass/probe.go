@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -19,9 +18,6 @@ const (
 	// probeContent is constant, so that whoever writes it, and however often, the
 	// object is the same.
 	probeContent = "reconcile writes this object to learn whether the store honours If-None-Match. It may be deleted.\n"
-	// probeConditional is its name in the ledger, and probeAge how long a result counts.
-	probeConditional = "conditional_put"
-	probeAge         = 24 * time.Hour
 )
 
 // ErrUnconditional: a store overwrote an object that it was told not to.
@@ -78,7 +74,7 @@ func (a *applier) conditionalWrites(ctx context.Context, t reconcile.Target) err
 
 func (a *applier) probe(ctx context.Context, root objstore.Location) error {
 	uri := root.Canonical()
-	if old, err := a.opts.Ledger.GetProbe(ctx, uri, probeConditional, probeAge); err == nil && old != nil && old.Passed {
+	if old, err := a.opts.Ledger.GetProbe(ctx, uri, ledger.ProbeConditionalPut, ledger.ProbeLifetime); err == nil && old != nil && old.Passed {
 		return nil
 	}
 	w, err := a.opts.Writer(ctx, root)
@@ -86,7 +82,7 @@ func (a *applier) probe(ctx context.Context, root objstore.Location) error {
 		return err
 	}
 	err = ProbeConditional(ctx, w, root)
-	p := ledger.Probe{RootURI: uri, Name: probeConditional, Passed: err == nil}
+	p := ledger.Probe{RootURI: uri, Name: ledger.ProbeConditionalPut, Passed: err == nil}
 	if err != nil {
 		p.Detail = err.Error()
 	}

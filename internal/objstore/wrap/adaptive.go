@@ -52,13 +52,6 @@ func NewAdaptive(inner objstore.Reader, g *Gate) objstore.Reader { return around
 // NewAdaptiveWriter is NewAdaptive for a store that can be written.
 func NewAdaptiveWriter(inner objstore.Writer, g *Gate) objstore.Writer { return aroundWriter(inner, g) }
 
-// Rate is the number of requests per second that the gate lets pass; 0 is any.
-func (g *Gate) Rate() float64 {
-	g.pace.mu.Lock()
-	defer g.pace.mu.Unlock()
-	return g.pace.rate
-}
-
 func (g *Gate) do(ctx context.Context, req request, call func(context.Context) error) error {
 	if err := g.pace.wait(ctx); err != nil {
 		return req.fail(err)
