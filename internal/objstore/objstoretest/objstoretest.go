@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -223,9 +224,15 @@ func testFolder(t *testing.T, s objstore.Writer, h Helper) {
 
 func testEmpty(t *testing.T, s objstore.Writer, h Helper) {
 	loc := h.put(t, s, "empty", "")
+	seen, err := s.Restat(t.Context(), loc)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, look := range looks(s) {
-		if a, err := look(t.Context(), loc); err != nil || a.Size != 0 {
-			t.Errorf("%s: size %d, error %v", name, a.Size, err)
+		// Whoever replaces it asks for the ETag that was seen, and how old it is.
+		a, err := look(t.Context(), loc)
+		if err != nil || a.Size != 0 || a.ETag == "" || a.ETag != seen.ETag || a.ModTime.IsZero() || !a.ModTime.Equal(seen.ModTime) {
+			t.Errorf("%s: %+v, error %v; restat saw %+v", name, a, err, seen)
 		}
 	}
 	for _, r := range []objstore.Range{{}, {Offset: 0, Length: 10}, {Offset: -10}, {Offset: 5}} {
@@ -235,6 +242,11 @@ func testEmpty(t *testing.T, s objstore.Writer, h Helper) {
 	}
 	if got := list(t, s, h.Root.Dir(), ""); len(got) != 1 || got[0] != "empty" {
 		t.Errorf("list: %q", got)
+	}
+	if _, err := s.Replace(t.Context(), loc, seen.ETag, strings.NewReader("whole"), 5); err != nil {
+		t.Errorf("replace an empty object: %v", err)
+	} else if data, _ := read(t, s, loc, objstore.Range{}); data != "whole" {
+		t.Errorf("after the replacement: %q", data)
 	}
 }
 

@@ -112,7 +112,8 @@ func known(t *time.Time) time.Time {
 
 // Probe implements [objstore.Prober]: a GET of the first byte, whose refusal carries
 // the store's error code. An empty object has no first byte; the 416 that says so
-// proves the object.
+// proves the object, and what the refusal does not tell of it (ETag, age) is asked for
+// by HEAD. Where that fails, the proof stands alone.
 func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attrs, error) {
 	if err := s.own("probe", loc, true); err != nil {
 		return objstore.Attrs{}, err
@@ -122,6 +123,9 @@ func (s *Store) Probe(ctx context.Context, loc objstore.Location) (objstore.Attr
 		err = s.fromSDK(ctx, "probe", loc, err)
 		var e *objstore.Error
 		if errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
+			if a, herr := s.headObject(ctx, s.sdk, "probe", loc, "", false); herr == nil {
+				return a, nil
+			}
 			return objstore.Attrs{Location: loc, ServerTime: e.ServerTime, RequestID: e.RequestID}, nil
 		}
 		return objstore.Attrs{}, err
