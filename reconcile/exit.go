@@ -56,7 +56,7 @@ func (c ExitCode) Name() string {
 	return "failed"
 }
 
-// exitPrecedence is contract §3: the first of these that applies wins.
+// exitPrecedence: the first of these that applies wins (docs/operations.md).
 var exitPrecedence = []ExitCode{ExitInterrupted, ExitTerminated, ExitUsage, ExitFailed, ExitCommitFailed, ExitRefused, ExitIncomplete, ExitDivergence, ExitLocked, ExitClean}
 
 // WorstExit is the code that a process with all these outcomes ends with.

@@ -155,7 +155,7 @@ type Limits struct {
 	MaxPassRows      int64   `json:"max_pass_rows"`
 }
 
-// DefaultLimits are the limits of contract §7.
+// DefaultLimits are the limits of a configuration that names none.
 func DefaultLimits() Limits {
 	return Limits{MaxFragments: 16, MaxRows: 5_000_000, MaxFraction: 0.05, MaxPassTargets: 20, MaxPassFragments: 64, MaxPassRows: 20_000_000}
 }

@@ -122,9 +122,8 @@ func planned(actions []reconcile.PlanAction, mode string) []reconcile.PlanAction
 // policyBlocks are decisions of the user, not refusals of an interlock.
 var policyBlocks = []string{reconcile.BlockedPartialColumns, reconcile.BlockedDeletionPolicy, reconcile.BlockedDropAfter, reconcile.BlockedCoolingDown, reconcile.BlockedAcknowledged}
 
-// repairAsked is the exit code of a look that was made for a repair (contract §3,
-// "repair asked"): a repair that was due and that an interlock forbids is refused,
-// and the target's state says so.
+// repairAsked is the exit code of a look that was made for a repair: one that was due and that
+// an interlock forbids is refused, and the target's state says so.
 func repairAsked(o *pass.Outcome, mode string) reconcile.ExitCode {
 	refused := map[string]bool{} // by store and target
 	key := func(store, target string) string { return store + "\x00" + target }

@@ -140,7 +140,7 @@ type Outcome struct {
 	failedRepairs map[string]bool
 }
 
-// Exit is the exit code of a look (contract §3), interruption excluded.
+// Exit is the exit code of a look, interruption excluded.
 func (o *Outcome) Exit() reconcile.ExitCode {
 	codes := slices.Clone(o.codes)
 	for _, t := range o.Targets {
