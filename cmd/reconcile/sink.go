@@ -80,8 +80,8 @@ func checkedReference(x pass.Seen) report.CheckedReference {
 	if x.Ref.HasFragment {
 		r.FragmentID = &x.Ref.FragmentID
 	}
-	if x.Ref.Size > 0 {
-		r.ExpectedSize = &x.Ref.Size
+	if size, _ := x.Ref.Recorded(); size > 0 {
+		r.ExpectedSize = &size
 	}
 	if x.ObservedSize != objstore.Unknown {
 		r.ObservedSize = &x.ObservedSize
