@@ -183,6 +183,7 @@ var healStates = map[harper.HealState]string{harper.HealUncertain: ledger.StateF
 // healed records what came of asking a node. What a node does after its time is over is
 // for the next look to see.
 func (w *work) healed(ctx context.Context, out *pass.Outcome, lease ledger.Lease, rec ledger.Repair, h harper.Healing, took time.Duration) error {
+	cut := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordGrace)
 	defer cancel()
 	o := ledger.Outcome{State: healStates[h.State], Source: &h.Source, DurationMS: reconcile.Ptr(took.Milliseconds())}
@@ -204,6 +205,9 @@ func (w *work) healed(ctx context.Context, out *pass.Outcome, lease ledger.Lease
 	out.Repairs = append(out.Repairs, r)
 	if h.State == harper.Healed {
 		return errors.Join(w.ledger.RefetchDone(ctx, h.FindingID), w.ledger.Verified(ctx, lease, rec.RepairID))
+	}
+	if cut {
+		return nil // the pass ended; the node may do it yet
 	}
 	_, err := w.ledger.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: h.FindingID, Target: rec.Where.URI, Text: *o.Error})
 	return err

@@ -317,7 +317,11 @@ func (a *applier) commit(ctx context.Context, r reconcile.Repairer, lease ledger
 	}
 	a.out.codes = append(a.out.codes, reconcile.ExitCommitFailed)
 	a.setState(t, reconcile.StateFailed, o.State)
-	a.failed(sctx, t, o.State, cerr)
+	// What the end of the pass, or of the lock, kept from landing failed by nothing of the
+	// target's.
+	if ctx.Err() == nil || state == reconcile.CommitUncertain {
+		a.failed(sctx, t, o.State, cerr)
+	}
 	return false, nil
 }
 

@@ -37,6 +37,7 @@ func (p *engine) confirmAll(ctx context.Context) error {
 			tctx, cancel := context.WithTimeoutCause(ctx, p.opts.TargetTimeout, errTargetTimeout)
 			defer cancel()
 			err := p.confirm(tctx, l)
+			l.cut = l.cut || ctx.Err() != nil
 			p.progress("confirm")
 			return err
 		})
@@ -47,6 +48,10 @@ func (p *engine) confirmAll(ctx context.Context) error {
 // confirm decides every suspect of one target. Whatever keeps it from looking
 // leaves the suspects undecided.
 func (p *engine) confirm(ctx context.Context, l *look) error {
+	if ctx.Err() != nil {
+		p.undecideAll(ctx, l, context.Cause(ctx)) // nothing is asked for any more
+		return nil
+	}
 	if l.facts.Settled && len(l.suspects) == 0 {
 		p.confirmMetadata(ctx, l)
 		return nil
@@ -91,8 +96,13 @@ func (p *engine) confirm(ctx context.Context, l *look) error {
 func (p *engine) confirmMetadata(ctx context.Context, l *look) {
 	src := p.opts.Open(l.target)
 	again, err := src.Open(ctx)
-	if err != nil || again.Settled {
-		// As bad as before: the first word stands.
+	if err != nil || again.Settled && again.State != l.facts.State {
+		// Nobody knows whether it is as before: the first word stands, seen once.
+		l.throttled = err != nil && errors.Is(err, objstore.ErrThrottled) || err == nil && again.Reason == reconcile.ReasonThrottled
+		return
+	}
+	if again.Settled {
+		// As bad as before.
 		for i := range l.facts.Findings {
 			if f := &l.facts.Findings[i]; !f.Verdict.Open() {
 				f.ConfirmedAt = reconcile.Ptr(p.opts.Clock.Now())

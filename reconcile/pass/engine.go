@@ -64,6 +64,11 @@ type look struct {
 	resumed bool
 	// brokenOff says why the first look did not reach every reference.
 	brokenOff string
+	// cut: the pass ended before both looks did, so that what is not known of the target
+	// says nothing about it.
+	cut bool
+	// throttled: the second look at what the metadata alone decided was.
+	throttled bool
 }
 
 // suspect is a reference that the first look did not find present.
@@ -155,7 +160,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	}
 	defer p.done.Add(1)
 	if ctx.Err() != nil {
-		l.brokenOff = reasonInterrupted
+		l.brokenOff, l.cut = reasonInterrupted, true
 		return p.keepOrFinish(ctx, l)
 	}
 	tctx, cancel := context.WithTimeoutCause(ctx, p.opts.TargetTimeout, errTargetTimeout)
@@ -164,7 +169,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	facts, err := l.src.Open(tctx)
 	switch {
 	case err != nil:
-		l.brokenOff = p.brokenOff(ctx, tctx, err)
+		l.brokenOff, l.cut = p.brokenOff(ctx, tctx, err), ctx.Err() != nil
 	case facts.Absent:
 		if t.Row {
 			p.mu.Lock()
@@ -190,7 +195,7 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 			if errors.Is(err, errSink) {
 				return err
 			}
-			l.brokenOff = p.brokenOff(ctx, tctx, err)
+			l.brokenOff, l.cut = p.brokenOff(ctx, tctx, err), ctx.Err() != nil
 		}
 	}
 	l.facts.NotChecked = slices.Concat(l.facts.NotChecked, l.src.Unread(), notReached(l))

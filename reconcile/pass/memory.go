@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
+	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -180,7 +180,7 @@ func (p *engine) remember(ctx context.Context, l *look, findings []reconcile.Fin
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	check := howChecked(l.result)
+	check := l.howChecked(findings)
 	sum, err := p.opts.Recall.Memory.RecordTarget(ctx, ledger.TargetRecord{PassID: p.opts.Recall.PassID, Target: ledger.TargetOf(l.target),
 		Result: l.result, Look: p.opts.Recall.Look, Findings: findings, Answers: l.closeAnswers(), CheckSucceeded: check == checkSucceeded})
 	if err != nil {
@@ -207,22 +207,50 @@ const (
 	checkFailed
 )
 
-// howChecked tells a check that ran and did not end well. What was throttled or
-// interrupted is not counted, and only a whole look resets the count.
-func howChecked(r reconcile.TargetResult) check {
-	reason := deref(r.Reason)
-	switch r.State {
+// howChecked tells a check that ran and did not end well. What was throttled, or cut off
+// with the pass, is not counted, and only a whole look resets the count.
+func (l *look) howChecked(findings []reconcile.Finding) check {
+	reason := deref(l.result.Reason)
+	switch l.result.State {
 	case reconcile.StateUnreadable:
-		return checkFailed
-	case reconcile.StateIncomplete:
-		if reason == reconcile.ReasonThrottled || reason == reasonInterrupted || strings.HasPrefix(reason, "not_checked:") {
+		if l.cut || l.throttled {
 			return checkNeither
 		}
 		return checkFailed
+	case reconcile.StateIncomplete:
+		excused := reason == reconcile.ReasonThrottled || reason == reasonInterrupted
+		switch {
+		case l.brokenOff != "" && !excused:
+			return checkFailed // before the pass ended, if it did
+		case l.cut:
+			return checkNeither
+		case l.facts.Settled && !excused, l.failedOtherwise(findings):
+			return checkFailed
+		}
+		return checkNeither
 	case reconcile.StateFailed, reconcile.StateLocked, reconcile.StateCoolingDown, reconcile.StateHalfDeleted, reconcile.StatePending:
 		return checkNeither
 	}
+	if l.cut {
+		return checkNeither
+	}
 	return checkSucceeded
+}
+
+// failedOtherwise reports whether anything is open for another reason than throttling. The reason that a finding shows may be one that the metadata
+// gave, or that of the controls; what the store said counts.
+func (l *look) failedOtherwise(findings []reconcile.Finding) bool {
+	throttled := map[string]bool{}
+	for i := range l.suspects {
+		s := &l.suspects[i]
+		if errors.Is(s.second.err, objstore.ErrThrottled) || s.second.reason == reasonSeenOnce && errors.Is(s.first.err, objstore.ErrThrottled) {
+			throttled[s.find.FindingID] = true
+		}
+	}
+	return slices.ContainsFunc(findings, func(f reconcile.Finding) bool {
+		return f.Verdict.Open() && !f.Ref.Harmless && !slices.Contains(f.BlockedBy, reconcile.BlockedAcknowledged) &&
+			deref(f.Reason) != reconcile.ReasonThrottled && !throttled[f.FindingID]
+	})
 }
 
 // countCheck counts a failed check towards the target's cooldown.

@@ -225,6 +225,7 @@ var mendStates = map[mend.Outcome]string{mend.Failed: ledger.StateFailed, mend.R
 // settled records what became of an attempt, and what it means for the next one.
 // unwritten: no write was intended. The caller holds m.write.
 func (m *mending) settled(ctx context.Context, f *reconcile.Finding, r mend.Result, rec ledger.Repair, unwritten bool) {
+	cut := ctx.Err() != nil && r.Outcome == mend.Failed // no copy failed: the pass ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleGrace)
 	defer cancel()
 	o := mendOutcome(r)
@@ -244,7 +245,9 @@ func (m *mending) settled(ctx context.Context, f *reconcile.Finding, r mend.Resu
 	}
 	m.noteRefused(ctx, f, r)
 	m.out.Repairs = append(m.out.Repairs, *told)
-	m.tell(ctx, f, r, rec)
+	if !cut {
+		m.tell(ctx, f, r, rec)
+	}
 }
 
 // noteRefused records the copies that were tried in vain before one was good. When none

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -93,6 +94,9 @@ func (p *engine) registered(ctx context.Context, targets []reconcile.Target) (wo
 		return nil, reasonInterrupted
 	case err != nil:
 		p.opts.Logger.Warn("cannot read the registry again", "err", err)
+		if errors.Is(err, objstore.ErrThrottled) {
+			return nil, reconcile.ReasonThrottled
+		}
 		return nil, reconcile.ReasonRegistryUnread
 	}
 	return words, ""

@@ -42,7 +42,9 @@ func (p *engine) settleAll(ctx context.Context) error {
 		addBlocks(found[i], l.facts.Blocks)
 		acts, err := l.src.Propose(ctx, found[i], p.opts.Policy)
 		if err != nil {
-			p.opts.Logger.Warn("plan for target", "target", l.target.Name, "err", err)
+			if ctx.Err() == nil {
+				p.opts.Logger.Warn("plan for target", "target", l.target.Name, "err", err)
+			}
 			for j := range found[i] {
 				found[i][j].ProposedAction = reconcile.ActionNone
 				found[i][j].BlockedBy = append(found[i][j].BlockedBy, reconcile.BlockedIncompleteLook)
@@ -253,6 +255,9 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 	}
 	if l.brokenOff != "" {
 		return reconcile.StateIncomplete, reason(l.brokenOff)
+	}
+	if l.cut && slices.ContainsFunc(findings, func(f reconcile.Finding) bool { return f.ConfirmedAt == nil && !f.Ref.Harmless }) {
+		return reconcile.StateIncomplete, reason(reasonInterrupted)
 	}
 	var open, damaged, pending *reconcile.Finding
 	for i := range findings {

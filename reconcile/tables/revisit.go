@@ -19,7 +19,11 @@ func (t *Table) Revisit(ctx context.Context, refs []reconcile.Reference) (reconc
 		return reconcile.Revisit{}, err
 	}
 	if facts.Settled || facts.Absent {
-		return reconcile.Revisit{}, fmt.Errorf("second look at the metadata of %s: %s %s", t.target.Name, facts.State, facts.Reason)
+		err := fmt.Errorf("second look at the metadata of %s: %s %s", t.target.Name, facts.State, facts.Reason)
+		if facts.State == reconcile.StateIncomplete {
+			err = &reconcile.Judged{Verdict: reconcile.Undecided, Reason: facts.Reason, Err: err}
+		}
+		return reconcile.Revisit{}, err
 	}
 	rev := reconcile.Revisit{Version: again.version, Named: make([]bool, len(refs)), RolledBack: again.version < t.version || facts.State == reconcile.StateRolledBack, Metadata: facts.Findings}
 	if t.sameViews(again) && t.sameShards(again) {

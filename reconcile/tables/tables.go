@@ -191,7 +191,7 @@ func (t *Table) newest(ctx context.Context) (*lance.VersionSet, *lance.Manifest,
 			f := t.metadataFinding("_versions/", reconcile.Unreadable, reconcile.ReasonMixedNaming, nil)
 			return nil, nil, &reconcile.Facts{Settled: true, State: reconcile.StateUnreadable, Reason: reconcile.ReasonMixedNaming, Findings: []reconcile.Finding{f}}
 		case err != nil:
-			return nil, nil, t.cannotLook("_versions/", err)
+			return nil, nil, t.cannotLook(ctx, "_versions/", err)
 		}
 		m, err := t.main.readManifest(ctx, vs.Newest())
 		if err == nil {
@@ -210,7 +210,7 @@ func (t *Table) newest(ctx context.Context) (*lance.VersionSet, *lance.Manifest,
 			// contradict each other.
 			err = fmt.Errorf("manifest is listed and cannot be read: %w", err)
 		}
-		return nil, nil, t.cannotLook(vs.Newest().Name, err)
+		return nil, nil, t.cannotLook(ctx, vs.Newest().Name, err)
 	}
 }
 
@@ -231,7 +231,7 @@ func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 	var objects int64
 	for o, err := range t.main.List(ctx, "", "") {
 		if err != nil {
-			return t.cannotLook("", err)
+			return t.cannotLook(ctx, "", err)
 		}
 		if !o.Prefix {
 			objects++
@@ -264,7 +264,7 @@ const maxCounted = 10_000
 
 // cannotLook is the answer when the metadata could not be read: nothing is known,
 // and nothing is said about any object.
-func (t *Table) cannotLook(name string, err error) *reconcile.Facts {
+func (t *Table) cannotLook(ctx context.Context, name string, err error) *reconcile.Facts {
 	facts := &reconcile.Facts{Settled: true, State: reconcile.StateIncomplete}
 	verdict, reason := reconcile.JudgeLook(err)
 	if reason == reconcile.ReasonNoSuchBucket {
@@ -272,7 +272,9 @@ func (t *Table) cannotLook(name string, err error) *reconcile.Facts {
 	}
 	facts.Reason = reason
 	facts.Findings = []reconcile.Finding{t.metadataFinding(name, verdict, reason, err)}
-	t.opts.Logger.Warn("metadata cannot be read", "target", t.target.Name, "err", err)
+	if ctx.Err() == nil { // else nobody looked, and whoever ended it says so
+		t.opts.Logger.Warn("metadata cannot be read", "target", t.target.Name, "err", err)
+	}
 	return facts
 }
 
@@ -294,7 +296,7 @@ func (t *Table) addTraces(ctx context.Context, vs *lance.VersionSet, m *lance.Ma
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	t.noteRefs(err, out)
+	t.noteRefs(ctx, err, out)
 	if a := t.opts.AcceptVersion; a != nil && *a == m.Version {
 		return false, nil
 	}
@@ -354,7 +356,7 @@ const maxOwnTransaction = 4 << 20
 
 // noteRefs turns what kept the refs from being read into findings: a ref that is
 // no ref is damage, one that cannot be read leaves the newest version in doubt.
-func (t *Table) noteRefs(err error, out *reconcile.Facts) {
+func (t *Table) noteRefs(ctx context.Context, err error, out *reconcile.Facts) {
 	if err == nil {
 		return
 	}
@@ -363,7 +365,7 @@ func (t *Table) noteRefs(err error, out *reconcile.Facts) {
 		out.Findings = append(out.Findings, t.metadataFinding(corrupt.Name, reconcile.Unreadable, reasonBadRef, err))
 		return
 	}
-	out.Findings = append(out.Findings, t.cannotLook("_refs/", err).Findings...)
+	out.Findings = append(out.Findings, t.cannotLook(ctx, "_refs/", err).Findings...)
 }
 
 const reasonBadRef = "bad_ref"

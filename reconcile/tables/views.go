@@ -81,7 +81,7 @@ func (t *Table) openPromised(ctx context.Context, vs *lance.VersionSet, out *rec
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	t.noteRefs(errors.Join(err, branchErr), out)
+	t.noteRefs(ctx, errors.Join(err, branchErr), out)
 	return t.addPromised(ctx, vs, tags, branches, out)
 }
 
@@ -110,7 +110,7 @@ func (t *Table) addPromised(ctx context.Context, vs *lance.VersionSet, tags []la
 		case errors.Is(err, lance.ErrMixedNaming):
 			out.Findings = append(out.Findings, t.metadataFinding(b.Root+"/_versions/", reconcile.Unreadable, reconcile.ReasonMixedNaming, nil))
 		default:
-			out.Findings = append(out.Findings, t.cannotLook(b.Root+"/_versions/", err).Findings...)
+			out.Findings = append(out.Findings, t.cannotLook(ctx, b.Root+"/_versions/", err).Findings...)
 		}
 	}
 	for _, tag := range tags {

@@ -55,7 +55,7 @@ func (t *Table) openWAL(ctx context.Context, vs *lance.VersionSet, m *lance.Mani
 		return nil, nil, nil, context.Cause(ctx)
 	}
 	if err != nil {
-		t.walUnread(out, "_mem_wal/", err)
+		t.walUnread(ctx, out, "_mem_wal/", err)
 		t.wal.unlisted = true
 	}
 	if again, err := lance.ListVersions(ctx, t.main); err != nil || again.Newest() != vs.Newest() || vs.Newest().ETag == "" {
@@ -84,8 +84,8 @@ func (w walState) gone() []string {
 }
 
 // walUnread says that the log, or a shard of it, could not be read.
-func (t *Table) walUnread(out *reconcile.Facts, name string, err error) {
-	for _, f := range t.cannotLook(name, err).Findings {
+func (t *Table) walUnread(ctx context.Context, out *reconcile.Facts, name string, err error) {
+	for _, f := range t.cannotLook(ctx, name, err).Findings {
 		out.Findings = append(out.Findings, t.asWAL(f))
 	}
 	out.NotChecked = append(out.NotChecked, reconcile.NotChecked{Role: reconcile.RoleWALGeneration, Reason: "the write-ahead log could not be read: " + name})
