@@ -35,15 +35,18 @@ SELECT store, target, kind, consecutive_failures, cooldown_until, last_failed_at
 FROM reconcile.active_cooldowns
 ORDER BY cooldown_until, store, target, kind;
 
--- Q: What is new and what is resolved between the last two passes?
+-- Q: What is new and what is resolved between the last two passes over everything? Narrowed ones between them are counted in.
 WITH last AS (
-    SELECT pass_id, row_number() OVER (ORDER BY started_at DESC, pass_id DESC) AS n
+    SELECT pass_id, started_at, row_number() OVER (ORDER BY started_at DESC, pass_id DESC) AS n
     FROM reconcile.pass_summary
-    WHERE finished_at IS NOT NULL
+    WHERE finished_at IS NOT NULL AND scope_targets_filter = '{}'
 ), earlier AS (
     SELECT h.finding_id FROM reconcile.finding_history h JOIN last ON last.pass_id = h.pass_id AND last.n = 2 WHERE h.event = 'seen'
 ), later AS (
-    SELECT h.* FROM reconcile.finding_history h JOIN last ON last.pass_id = h.pass_id AND last.n = 1
+    SELECT DISTINCT ON (h.finding_id) h.*
+    FROM reconcile.finding_history h JOIN reconcile.pass_summary p ON p.pass_id = h.pass_id
+    JOIN last a ON a.n = 2 AND p.started_at > a.started_at JOIN last b ON b.n = 1 AND p.started_at <= b.started_at
+    ORDER BY h.finding_id, h.recorded_at DESC
 )
 SELECT CASE WHEN later.event <> 'seen' THEN 'resolved' WHEN earlier.finding_id IS NULL THEN 'new' ELSE 'persisting' END AS change,
     later.store, later.target, later.role, later.path, later.verdict, later.rows_at_risk

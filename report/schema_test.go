@@ -17,12 +17,25 @@ import (
 // exampleQueries stand in the docs and are run by the DuckDB test. BASE is the
 // reports' URI.
 var exampleQueries = []struct{ what, sql string }{
-	{"What is damaged now, in the newest pass:",
-		`SELECT verdict, role, count(*) AS objects, count(DISTINCT (store, target)) AS targets FROM read_parquet('BASE/report=findings/*/*/*.parquet', hive_partitioning=1) WHERE pass_id = (SELECT max(pass_id) FROM read_parquet('BASE/report=passes/*/*/*.parquet', hive_partitioning=1)) GROUP BY ALL ORDER BY objects DESC`},
-	{"Which targets were not clean, day by day, and how much of them was looked at:",
-		`SELECT store, target, pass_date, state, findings, rows_at_risk, round(100.0 * checked / nullif("references", 0), 2) AS percent_checked FROM read_parquet('BASE/report=targets/*/*/*.parquet', hive_partitioning=1) WHERE state <> 'clean' ORDER BY ALL`},
+	{"What is damaged now, by kind: every target as its newest look left it, so that passes are not counted again and a pass over one target hides no other:",
+		`SELECT verdict, role, count(*) AS objects, count(DISTINCT (store, target)) AS targets
+FROM read_parquet('BASE/report=findings/*/*/*.parquet', hive_partitioning=1)
+SEMI JOIN (
+    FROM read_parquet('BASE/report=targets/*/*/*.parquet', hive_partitioning=1)
+    WHERE checked > 0 OR state NOT IN ('cooling_down', 'failed', 'incomplete', 'locked')
+    QUALIFY row_number() OVER (PARTITION BY uri ORDER BY pass_id DESC) = 1 AND state <> 'repaired'
+) USING (pass_id, store, target)
+WHERE verdict NOT IN ('pending', 'superseded')
+GROUP BY ALL ORDER BY objects DESC, verdict, role`},
+	{"Which targets were not clean at the end of each day on which they were looked at, and how much of them was:",
+		`SELECT store, target, pass_date, state, findings, rows_at_risk, round(100.0 * checked / nullif("references", 0), 2) AS percent_checked
+FROM read_parquet('BASE/report=targets/*/*/*.parquet', hive_partitioning=1)
+QUALIFY row_number() OVER (PARTITION BY uri, pass_date ORDER BY pass_id DESC) = 1 AND state <> 'clean'
+ORDER BY ALL`},
 	{"Every pass that found one object (the bloom filter on url makes this quick):",
-		`SELECT pass_date, pass_id, target, verdict, reason, http_status, request_id, blocked_by FROM read_parquet('BASE/report=findings/*/*/*.parquet', hive_partitioning=1) WHERE url = 's3://bucket/table.lance/data/x.lance' ORDER BY pass_id`},
+		`SELECT pass_date, pass_id, target, verdict, reason, http_status, request_id, blocked_by
+FROM read_parquet('BASE/report=findings/*/*/*.parquet', hive_partitioning=1)
+WHERE url = 's3://bucket/table.lance/data/x.lance' ORDER BY pass_id`},
 }
 
 func schemaDoc() []byte {
@@ -48,7 +61,10 @@ Every pass writes one Parquet file per report:
 
 ## DuckDB
 
-Put your reports' URI for BASE.
+Put your reports' URI for BASE. Of a target of which one damage was repaired and another was not, the newest look tells both; what is
+open to the finding, deeper looks of earlier passes included, is in the ledger's view ` + "`open_findings`" + `. With
+` + "`pass_date >= current_date - 30 AND (…)`" + ` in place of the inner conditions, what no pass met for that long is left out, such as the
+targets of a store that was moved, and older files are not read.
 
 `)
 	for _, q := range exampleQueries {
