@@ -65,7 +65,7 @@ func findCollections(set *factory.Set, s *settings, out *foundTargets) error {
 		root := harperRoot(b.Name)
 		if b.References.Harper == nil {
 			var err error
-			if root, err = set.Locate(b.URI); err != nil {
+			if root, err = set.LocateBy(b.URI, s3Options(b.S3)); err != nil {
 				return err
 			}
 			root.Key = strings.TrimRight(root.Key, "/")
@@ -80,7 +80,7 @@ func findCollections(set *factory.Set, s *settings, out *foundTargets) error {
 			out.byGet = append(out.byGet, root)
 		}
 		for _, a := range b.Allow {
-			loc, err := set.Locate(a)
+			loc, err := set.LocateNear(a, root)
 			if err != nil {
 				return err
 			}
@@ -129,6 +129,7 @@ func (f *foundTargets) closeReferences() {
 // open makes the source of a target.
 func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 	return func(t reconcile.Target) reconcile.Source {
+		stores.target = t.Location
 		c, ok := w.found.collections[t.Location.Canonical()]
 		if !ok || t.Kind != blobs.Kind {
 			return tables.New(t, stores, w.found.tableOptions(t, w.s, w.log))

@@ -67,7 +67,7 @@ func discover(ctx context.Context, set *factory.Set, s *settings, log *slog.Logg
 	out := &foundTargets{places: map[string]place{}}
 	for _, p := range s.places {
 		// Without a filter, so that a pattern may name a configured store.
-		found, err := fleet.DiscoverStore(ctx, set, fleet.Store{URI: p.uri, Mode: p.discover}, log)
+		found, err := fleet.DiscoverStore(ctx, placed{set, p}, fleet.Store{URI: p.uri, Mode: p.discover}, log)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func discover(ctx context.Context, set *factory.Set, s *settings, log *slog.Logg
 				found.Findings[i].Store = p.name
 			}
 		}
-		root, err := set.Locate(p.uri)
+		root, err := p.locate(set, p.uri)
 		if err != nil {
 			return nil, err
 		}
@@ -142,17 +142,19 @@ type lookStores struct {
 	*factory.Set
 	bare, byGet []objstore.Location
 	kept        *mancache.Cache
+	// target is the place of what is looked at.
+	target objstore.Location
 	// cluster is that of the collection that is looked at, clusters are all of them.
 	cluster  *harper.Cluster
 	clusters []*harper.Cluster
 }
 
-// Locate reads a URI; places on nodes are those of the collection that is looked at.
+// Locate reads a URI as what is looked at means it.
 func (s lookStores) Locate(uri string) (objstore.Location, error) {
 	if s.cluster != nil && strings.HasPrefix(uri, harper.Scheme+"://") {
 		return s.cluster.Locate(uri)
 	}
-	return s.Set.Locate(uri)
+	return s.LocateNear(uri, s.target)
 }
 
 // Reader opens the store of a place.

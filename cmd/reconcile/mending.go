@@ -24,7 +24,7 @@ import (
 func (w *work) openPeers(ctx context.Context) error {
 	w.peers = map[string][]reconcile.Peer{}
 	for _, st := range w.s.peered {
-		root, err := w.root(st.URI)
+		root, err := w.rootBy(st.URI, st.S3)
 		if err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ func (w *work) openPeers(ctx context.Context) error {
 	return nil
 }
 
-func (w *work) root(uri string) (objstore.Location, error) {
-	root, err := w.set.Locate(uri)
+func (w *work) rootBy(uri string, s3 config.S3) (objstore.Location, error) {
+	root, err := w.set.LocateBy(uri, s3Options(s3))
 	root.Key = strings.TrimRight(root.Key, "/")
 	return root, err
 }
@@ -68,7 +68,7 @@ func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.
 			peer = giver{h}
 		}
 	} else {
-		root, err := w.root(p.URI)
+		root, err := w.rootBy(p.URI, p.S3)
 		if err != nil {
 			return err
 		}
@@ -133,10 +133,11 @@ func (w *work) mendOptions() (pass.MendOptions, error) {
 		opts.Allowed = append(opts.Allowed, c.root)
 	}
 	if w.s.quarantine != "" {
-		q, err := w.root(w.s.quarantine)
+		q, err := w.set.Locate(w.s.quarantine)
 		if err != nil {
 			return pass.MendOptions{}, err
 		}
+		q.Key = strings.TrimRight(q.Key, "/")
 		opts.Quarantine = q
 	}
 	return pass.MendOptions{Mender: mend.New(opts), MaxBytes: int64(w.s.budget.RefetchBytes), MaxObjects: w.s.budget.RefetchObjects}, nil

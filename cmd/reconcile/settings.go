@@ -90,7 +90,9 @@ type place struct {
 	discover fleet.Mode
 	// registries is the configured root whose registries name what lies at a URI of the
 	// command line; empty when none does.
-	registries   string
+	registries string
+	// s3 is how a configured store is reached.
+	s3           factory.S3Options
 	versions     reconcile.Versions
 	external     bool // commits go through another store
 	noVersioning bool // the bucket keeps no object versions
@@ -142,40 +144,50 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	}
 	s.stores = factory.Options{RequestTimeout: s.requestTimeout, MaxRequestsPerSecond: cfg.Verify.MaxRequestsPerSecond, HeadOracle: f.sdkHead}
 	for _, st := range cfg.Stores {
-		s.signAs(st.URI, st.S3, st.WriteS3, false)
-		for _, p := range st.Peers {
-			if p.URI != "" {
-				s.signAs(p.URI, p.S3, config.WriteS3{}, false)
-			}
-		}
+		s.signAs(st.URI, st.S3, st.WriteS3, factory.Override{})
+		s.signPeers(st.Peers)
 	}
 	for _, b := range cfg.Blobs {
-		s.signAs(b.URI, b.S3, b.WriteS3, true)
-		for _, p := range b.Peers {
-			if p.URI != "" {
-				s.signAs(p.URI, p.S3, config.WriteS3{}, false)
-			}
-		}
+		s.signAs(b.URI, b.S3, b.WriteS3, factory.Override{S3: factory.S3Options{Checksums: true}})
+		s.signPeers(b.Peers)
 	}
 	return s, nil
 }
 
+func (s *settings) signPeers(peers []config.Peer) {
+	for _, p := range peers {
+		if p.URI != "" {
+			s.signAs(p.URI, p.S3, config.WriteS3{}, factory.Override{Peer: true})
+		}
+	}
+}
+
+// s3Options is how the configuration says that a place is reached.
+func s3Options(c config.S3) factory.S3Options {
+	if c.PathStyle == "auto" {
+		c.PathStyle = "" // the same, and so the same connections
+	}
+	return factory.S3Options{Endpoint: c.Endpoint, Region: c.Region, Profile: c.Profile, RoleARN: c.RoleARN, PathStyle: c.PathStyle}
+}
+
 // signAs gives a place the identity that the configuration says, for reading and for
-// writing. checksums: its objects are compared with checksums that the store keeps.
-func (s *settings) signAs(uri string, read config.S3, write config.WriteS3, checksums bool) {
-	options := func(c config.S3, checksums bool) factory.S3Options {
-		return factory.S3Options{Endpoint: c.Endpoint, Region: c.Region, Profile: c.Profile, RoleARN: c.RoleARN, PathStyle: c.PathStyle, Checksums: checksums}
+// writing; o holds what else is said of it. A place that nothing is said of has the
+// general identity, and not that of one above it.
+func (s *settings) signAs(uri string, read config.S3, write config.WriteS3, o factory.Override) {
+	if loc, err := objstore.Parse(uri); err != nil || loc.Scheme != "s3" {
+		return // what is wrong with it is told where it is opened
 	}
-	plain := config.S3{PathStyle: "auto"}
-	if read != plain || checksums {
-		s.stores.PerPrefix = append(s.stores.PerPrefix, factory.Override{Root: uri, S3: options(read, checksums)})
-	}
+	checksums := o.S3.Checksums // what is compared with those that the store keeps
+	o.Root, o.S3 = uri, s3Options(read)
 	if write.RoleARN != "" {
-		read.RoleARN = write.RoleARN
+		writing := o
+		writing.S3.RoleARN = write.RoleARN
+		s.writeAs = append(s.writeAs, writing)
+	} else {
+		s.writeAs = append(s.writeAs, o)
 	}
-	if read != plain {
-		s.writeAs = append(s.writeAs, factory.Override{Root: uri, S3: options(read, false)})
-	}
+	o.S3.Checksums = checksums
+	s.stores.PerPrefix = append(s.stores.PerPrefix, o)
 }
 
 // loadConfig reads the configuration that applies; without one it is all defaults.
@@ -215,6 +227,23 @@ func (f *lookFlags) override(fs *pflag.FlagSet, cfg *config.Config, s *settings)
 	}
 }
 
+// locate reads the place's URI, a configured one as its store says.
+func (p place) locate(set *factory.Set, uri string) (objstore.Location, error) {
+	if p.name == "" {
+		return set.Locate(uri)
+	}
+	return set.LocateBy(uri, p.s3)
+}
+
+// placed are the stores of a set, as what lies in the place names them.
+type placed struct {
+	*factory.Set
+	place place
+}
+
+// Locate reads a URI.
+func (p placed) Locate(uri string) (objstore.Location, error) { return p.place.locate(p.Set, uri) }
+
 // choosePlaces are the URIs of the command line, else the configured stores.
 // named: something was named, blob collections included.
 func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []string, named bool, versions string) error {
@@ -240,7 +269,7 @@ func (s *settings) choosePlaces(cmd *cobra.Command, cfg *config.Config, uris []s
 	if !named {
 		for _, st := range cfg.Stores {
 			mode, _ := fleet.ParseMode(st.Discover) // the configuration takes no other word
-			s.places = append(s.places, place{uri: st.URI, name: st.Name, discover: mode, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
+			s.places = append(s.places, place{uri: st.URI, name: st.Name, s3: s3Options(st.S3), discover: mode, versions: st.Versions, external: st.Commit == "external", noVersioning: st.Versioning == "none"})
 		}
 	}
 	if len(s.places)+len(s.collections) == 0 {

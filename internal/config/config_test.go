@@ -145,6 +145,8 @@ func TestMistakesAreNamedWithLineAndPath(t *testing.T) {
 		{"a store without anything", "stores:\n- {}\n", []string{"f:2: stores[0].name: required", "f:2: stores[0].uri: required"}},
 		{"two stores of one name", "stores:\n- {name: a, uri: s3://a}\n- {name: a, uri: s3://b}\n", []string{`f:3: stores[1].name: "a" is also the name of stores[0]`}},
 		{"two stores of one place", "stores:\n- {name: a, uri: s3://a/x}\n- {name: b, uri: s3a://a/x/}\n", []string{"f:3: stores[1].uri: the same place as stores[0]"}},
+		{"two stores of one name on two endpoints", "stores:\n- {name: a, uri: s3://a/x}\n- {name: b, uri: s3://a/x/deep, s3: {endpoint: \"http://h:9000\"}}\n",
+			[]string{"f:3: stores[1].uri: on another endpoint, stores[0] covers the same names: give each a configuration of its own"}},
 		{"a peer that is the store", "stores:\n- {name: a, uri: s3://a, peers: [s3://a/]}\n", []string{"f:2: stores[0].peers[0].uri: the store itself cannot be its own peer"}},
 		{"S3 settings on a folder", "stores:\n- {name: a, uri: /tmp/a, s3: {region: x}}\n", []string{"f:2: stores[0].s3: belongs to s3:// places, and this one is a folder"}},
 		{"no source of references", blob, []string{"f:2: blobs[0].references: needs exactly one of lance, postgres, parquet, jsonl, csv, harper; it has 0"}},

@@ -118,6 +118,7 @@ func (v *validator) stores(stores []Store) {
 				v.fail(at+".uri", "the same place as %s", first)
 			}
 			roots[key] = at
+			v.oneEndpoint(at, loc, s.S3, stores[:i])
 		}
 		v.word(at+".discover", s.Discover, "registry", "list", "both")
 		v.word(at+".versioning", s.Versioning, "auto", "none")
@@ -130,6 +131,22 @@ func (v *validator) stores(stores []Store) {
 			if ok && pok && withEndpoint(ploc, p.S3).Canonical() == withEndpoint(loc, s.S3).Canonical() {
 				v.fail(peer+".uri", "the store itself cannot be its own peer")
 			}
+		}
+	}
+}
+
+// oneEndpoint refuses a store whose URI is that of an earlier one, or within it, on
+// another endpoint: plans and command lines name tables by their URI alone.
+func (v *validator) oneEndpoint(at string, loc objstore.Location, s3 S3, earlier []Store) {
+	for i, other := range earlier {
+		o, err := objstore.Parse(other.URI)
+		if err != nil {
+			continue
+		}
+		_, below := loc.Dir().Rel(o)
+		_, above := o.Dir().Rel(loc)
+		if (below || above) && withEndpoint(loc, s3).Endpoint != withEndpoint(o, other.S3).Endpoint {
+			v.fail(at+".uri", "on another endpoint, stores[%d] covers the same names: give each a configuration of its own", i)
 		}
 	}
 }

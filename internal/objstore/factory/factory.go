@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,16 +42,20 @@ type S3Options struct {
 
 // Override is what holds below one store root instead of Options.S3.
 type Override struct {
-	// Root is a URI, as Parse reads it.
+	// Root is a URI, as Parse reads it. Roots alike on different endpoints are
+	// different places.
 	Root string
 	S3   S3Options
+	// Peer: the place is one that copies come from. A URI that says nothing of an
+	// endpoint means it only where no other root covers it.
+	Peer bool
 }
 
 // Options of a set of stores. The zero value reaches AWS and files with defaults.
 type Options struct {
 	S3 S3Options
-	// PerPrefix are the exceptions; the longest root that covers a place wins, the
-	// first of equals.
+	// PerPrefix are the exceptions; of those that cover a place the longest root at its
+	// endpoint wins, the first of equals.
 	PerPrefix []Override
 	// RequestTimeout ends one attempt of one request; 0 is 15s.
 	RequestTimeout time.Duration
@@ -89,6 +94,22 @@ type Set struct {
 type override struct {
 	root objstore.Location
 	s3   S3Options
+	peer bool
+}
+
+// covers reports whether a place lies at or below the root, on whatever endpoint.
+func (o override) covers(loc objstore.Location) bool {
+	root := strings.TrimRight(o.root.Key, "/")
+	return o.root.Scheme == loc.Scheme && o.root.Bucket == loc.Bucket && (root == "" || loc.Key == root || strings.HasPrefix(loc.Key, root+"/"))
+}
+
+// before reports whether the options of o hold rather than those of another that covers
+// the same place.
+func (o override) before(other override) bool {
+	if o.peer != other.peer {
+		return other.peer
+	}
+	return len(strings.TrimRight(o.root.Key, "/")) > len(strings.TrimRight(other.root.Key, "/"))
 }
 
 // place is where a store is kept: a root and the way to it.
@@ -114,26 +135,33 @@ func New(opts Options) *Set {
 		if err != nil && s.badRoot == nil {
 			s.badRoot = fmt.Errorf("root of an override: %w", err)
 		}
-		s.overrides = append(s.overrides, override{root: root, s3: o.S3})
+		s.overrides = append(s.overrides, override{root: root, s3: o.S3, peer: o.Peer})
 	}
 	return s
 }
 
-// way is the options that hold for a place: the override with the longest root that
-// covers it, else the general ones. Endpoints are not compared; they follow from it.
-func (s *Set) way(loc objstore.Location) S3Options {
-	best, found := S3Options{}, -1
-	for _, o := range s.overrides {
-		root := strings.TrimRight(o.root.Key, "/")
-		covers := root == "" || loc.Key == root || strings.HasPrefix(loc.Key, root+"/")
-		if o.root.Scheme == loc.Scheme && o.root.Bucket == loc.Bucket && covers && len(root) > found {
-			best, found = o.s3, len(root)
+// way is the options that hold for a place: those of the first override that covers it,
+// at the endpoint where one is said, else the general ones.
+func (s *Set) way(loc objstore.Location, endpoint *string) S3Options {
+	var best *override
+	for i := range s.overrides {
+		o := &s.overrides[i]
+		if o.covers(loc) && (endpoint == nil || s.reaches(o.s3, *endpoint)) && (best == nil || o.before(*best)) {
+			best = o
 		}
 	}
-	if found >= 0 {
-		return best
+	if best == nil {
+		return s.opts.S3
 	}
-	return s.opts.S3
+	return best.s3
+}
+
+// reaches reports whether options lead to an endpoint. Those that lead nowhere are not
+// passed over: their error is to be told.
+func (s *Set) reaches(way S3Options, endpoint string) bool {
+	// Reading the environment and files has nothing that could be cancelled.
+	client, err := s.client(context.TODO(), way)
+	return err != nil || client.Host() == endpoint
 }
 
 // Locate reads a URI or path and completes it: the host of a custom endpoint from
@@ -141,6 +169,28 @@ func (s *Set) way(loc objstore.Location) S3Options {
 // part of the path that exists. It reads the environment, the shared AWS
 // configuration and the disk, never the network.
 func (s *Set) Locate(uri string) (objstore.Location, error) {
+	return s.locate(uri, func(loc objstore.Location) S3Options { return s.way(loc, nil) })
+}
+
+// LocateBy is Locate for a place of which it is known how it is reached, whatever else
+// the options say of its URI.
+func (s *Set) LocateBy(uri string, way S3Options) (objstore.Location, error) {
+	return s.locate(uri, func(objstore.Location) S3Options { return way })
+}
+
+// LocateNear is Locate for a URI that something at near names: where the options know
+// the URI at near's endpoint, it is meant there.
+func (s *Set) LocateNear(uri string, near objstore.Location) (objstore.Location, error) {
+	return s.locate(uri, func(loc objstore.Location) S3Options {
+		known := slices.ContainsFunc(s.overrides, func(o override) bool { return o.covers(loc) && s.reaches(o.s3, near.Endpoint) })
+		if near.Scheme != loc.Scheme || !known {
+			return s.way(loc, nil)
+		}
+		return s.way(loc, &near.Endpoint)
+	})
+}
+
+func (s *Set) locate(uri string, way func(objstore.Location) S3Options) (objstore.Location, error) {
 	if s.badRoot != nil {
 		return objstore.Location{}, s.badRoot
 	}
@@ -152,8 +202,7 @@ func (s *Set) Locate(uri string) (objstore.Location, error) {
 	case "file":
 		return file.Resolve(loc), nil
 	case "s3":
-		// Reading the environment and files has nothing that could be cancelled.
-		client, err := s.client(context.TODO(), s.way(loc))
+		client, err := s.client(context.TODO(), way(loc)) // see reaches
 		if err != nil {
 			return objstore.Location{}, &objstore.Error{Op: "open", Location: loc, Err: err}
 		}
@@ -251,7 +300,7 @@ func (s *Set) raw(ctx context.Context, root objstore.Location) (objstore.Writer,
 		at.root = root.Container()
 	}
 	if root.Scheme == "s3" {
-		at.s3 = s.way(root)
+		at.s3 = s.way(root, &root.Endpoint)
 		container.s3 = at.s3
 	}
 	s.mu.Lock()

@@ -60,6 +60,36 @@ func TestLocateCompletesEndpoints(t *testing.T) {
 	}
 }
 
+// One bucket name on two endpoints is two places, and each is reached as it was located.
+func TestEqualNamesOnTwoEndpoints(t *testing.T) {
+	here, there := servertest.S3(t), servertest.S3(t)
+	here.Setenv(t)
+	here.Put(t, "x", []byte("here"))
+	there.Put(t, "x", []byte("over there"))
+	other := factory.S3Options{Endpoint: there.Endpoint}
+	set := factory.New(factory.Options{PerPrefix: []factory.Override{{Root: "s3://bucket/", S3: other, Peer: true}, {Root: "s3://bucket/"}}})
+	defer set.Close()
+	locate := must[objstore.Location](t)
+	plain, by, home := locate(set.Locate("s3://bucket/x")), locate(set.LocateBy("s3://bucket/x", other)), locate(set.LocateBy("s3://bucket/x", factory.S3Options{}))
+	near := locate(set.LocateNear("s3://bucket/x", by))
+	for _, c := range []struct {
+		name string
+		loc  objstore.Location
+		size int64
+	}{
+		{"a URI alone is no peer's", plain, 4},
+		{"a place is reached as is said", by, 10},
+		{"and in general when nothing is said", home, 4},
+		{"what a peer names lies at the peer", near, 10},
+		{"what a place names lies there", locate(set.LocateNear("s3://bucket/x", plain)), 4},
+	} {
+		r := must[objstore.Reader](t)(set.Reader(t.Context(), c.loc))
+		if at, err := r.Stat(t.Context(), c.loc); err != nil || at.Size != c.size {
+			t.Errorf("%s: %+v, %v", c.name, at, err)
+		}
+	}
+}
+
 func TestLocateFollowsLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
