@@ -41,8 +41,8 @@ func ExitDocs() []ExitDoc {
 		{ExitRefused, "refused", "an interlock refused a repair that was due"},
 		{ExitCommitFailed, "commit_failed", "a commit was tried and did not land, or its outcome is unknown or not recorded"},
 		{ExitLocked, "locked", "another pass holds every target"},
-		{ExitInterrupted, "interrupted", "SIGINT"},
-		{ExitTerminated, "interrupted", "SIGTERM"},
+		{ExitInterrupted, "interrupted", "SIGINT: no new write is begun, what was found is printed; a second signal, a second or more later, ends the process at once"},
+		{ExitTerminated, "interrupted", "SIGTERM: the same"},
 	}
 }
 

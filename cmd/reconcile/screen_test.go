@@ -114,7 +114,17 @@ func TestTheFirstSignalEndsTheWorkAndTheSecondTheProcess(t *testing.T) {
 		if !errors.As(failure(context.Cause(ctx)), &exit) || exit.code != want {
 			t.Errorf("%v: failure %v", sig, failure(context.Cause(ctx)))
 		}
-		send()
+		for range 3 { // as timeout(1) does
+			send()
+		}
+		select {
+		case code := <-exited:
+			t.Errorf("%v twice at once: exit %d", sig, code)
+		case <-time.After(sameSignal + 100*time.Millisecond):
+		}
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil { // the same or another
+			t.Fatal(err)
+		}
 		select {
 		case code := <-exited:
 			if code != int(want) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -22,9 +23,14 @@ func (e *interruptError) exit() reconcile.ExitCode {
 	return reconcile.ExitInterrupted
 }
 
+// sameSignal is for how long more signals mean the first one: timeout(1), a shell and a
+// supervisor that ends a process and then its group send two within a millisecond, and
+// nobody who waited for an end and lost patience is that quick.
+const sameSignal = time.Second
+
 // withSignals ends the context with an *interruptError on the first SIGINT or
-// SIGTERM, so that what was found is still printed, and calls exit on the second.
-// stop gives the signals back.
+// SIGTERM, so that what was found is still printed, and calls exit on the next of
+// either that comes sameSignal later. stop gives the signals back.
 func withSignals(parent context.Context, exit func(int)) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -37,9 +43,13 @@ func withSignals(parent context.Context, exit func(int)) (ctx context.Context, s
 			return
 		}
 		err := &interruptError{first}
+		at := time.Now()
 		cancel(err)
-		if _, ok := <-signals; ok {
-			exit(int(err.exit()))
+		for range signals {
+			if time.Since(at) >= sameSignal {
+				exit(int(err.exit()))
+				return
+			}
 		}
 	}()
 	return ctx, func() {
