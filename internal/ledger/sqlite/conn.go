@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -153,23 +154,31 @@ func (t *transaction) Copy(ctx context.Context, table string, columns []string, 
 	if len(rows) == 0 {
 		return nil
 	}
-	marks := strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ")
-	stmt, err := t.tx.PrepareContext(ctx, "INSERT INTO "+dialect.Replace(table)+" ("+strings.Join(columns, ", ")+") VALUES ("+marks+")")
-	if err != nil {
-		return wrap(ctx, err)
-	}
-	defer func() { _ = stmt.Close() }() // it was run or it was not
-	for _, row := range rows {
-		values, err := toSQLite(row)
-		if err != nil {
-			return err
+	// Many rows a statement: what is done for each statement takes as long as a row.
+	marks := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ") + ")"
+	into := "INSERT INTO " + dialect.Replace(table) + " (" + strings.Join(columns, ", ") + ") VALUES "
+	for rows := range slices.Chunk(rows, copiedAtOnce) {
+		n := len(rows)
+		if n < copiedAtOnce {
+			n = 1 // two texts in all, which stay prepared
 		}
-		if _, err := stmt.ExecContext(ctx, values...); err != nil {
-			return wrap(ctx, err)
+		text := into + strings.TrimSuffix(strings.Repeat(marks+", ", n), ", ")
+		for some := range slices.Chunk(rows, n) {
+			values, err := toSQLite(slices.Concat(some...))
+			if err != nil {
+				return err
+			}
+			if _, err := t.tx.ExecContext(ctx, text, values...); err != nil {
+				return wrap(ctx, err)
+			}
 		}
 	}
 	return nil
 }
+
+// copiedAtOnce is how many rows one INSERT takes; a statement has 32,766 parameters at
+// most, and a row a few dozen.
+const copiedAtOnce = 16
 
 // toSQLite writes values as they stand in the file.
 func toSQLite(args []any) ([]any, error) {

@@ -72,11 +72,13 @@ func open(ctx context.Context, file string) (*database, error) {
 	if err := create(abs); err != nil {
 		return nil, fmt.Errorf("%w: %w", ledger.ErrUnreachable, err)
 	}
-	pool, err := sql.Open("sqlite", source(abs))
+	via, err := newConnector(source(abs))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ledger.ErrUnreachable, err)
 	}
+	pool := sql.OpenDB(via)
 	pool.SetMaxOpenConns(maxConns)
+	pool.SetMaxIdleConns(maxConns) // one that is closed takes what it prepared with it
 	db := &database{pool: pool, file: abs}
 	if err := db.check(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())

@@ -220,7 +220,15 @@ func stageFindings(ctx context.Context, c Conn, now time.Time, r ledger.TargetRe
 	for i, f := range findings {
 		rows[i] = append(findingValues(r, f), now, text(r.PassID), ledger.CountsAsDamage(f.Verdict) && !f.Ref.Harmless)
 	}
+	inOrder(rows)
 	return c.Stage(ctx, "incoming_findings", slices.Concat(findingColumns, sightingColumns), rows)
+}
+
+// inOrder sorts rows by their first column, the key of a finding, which is a digest: in
+// the order of the index each of its pages is met once, and two that write the same
+// findings meet them in the same order.
+func inOrder(rows [][]any) {
+	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 }
 
 // upsertFindings takes the staged findings in. Of a finding that is open it keeps what
@@ -300,6 +308,7 @@ func resolve(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, 
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
+	inOrder(rows)
 	if err := c.Stage(ctx, "incoming_answers", []string{"finding_id text", "answer text", "pass_id text", "answered_at timestamptz"}, rows); err != nil {
 		return 0, err
 	}
