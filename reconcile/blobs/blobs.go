@@ -232,13 +232,27 @@ func (c *Collection) locate(key string) (loc, base objstore.Location, reason str
 	if root.Scheme == "file" && slices.Contains(strings.Split(key, "/"), "..") {
 		return loc, base, reasonOutside
 	}
-	if key == "" || root.Scheme == "file" && strings.HasSuffix(key, "/") {
+	if key == "" || root.Scheme == "file" && !fileName(key) {
 		return loc, base, reasonBadKey
 	}
 	loc = root.Dir()
 	loc.Key += key
 	return loc, root, ""
 }
+
+// fileName reports whether a key names exactly one file below a folder: what the system
+// reads as another name, or cannot read, names none.
+func fileName(key string) bool {
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "" || part == "." || len(part) > maxFileName || strings.ContainsRune(part, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxFileName is the longest name of a file, in bytes, on Linux's file systems.
+const maxFileName = 255
 
 // absolute reports whether a key is a URI: a scheme as RFC 3986 has it, and "://".
 func absolute(key string) bool {

@@ -121,6 +121,11 @@ func TestCredentialsThatAreNotEnoughAreDenied(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "hunter") {
 			t.Errorf("a secret: %v", err)
 		}
+		for _, err := range c.Records().Records(t.Context(), "") {
+			if errors.Is(err, objstore.ErrDenied) != (tt.want == "denied") {
+				t.Errorf("enumerating: %v", err)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile/blobs/refs"
 )
 
@@ -130,6 +131,17 @@ type statusError struct {
 
 func (e *statusError) Error() string {
 	return fmt.Sprintf("read %s of node %s: HTTP %d", e.what, e.node, e.status)
+}
+
+// Unwrap gives the kind of answer, where it is one that stores give too.
+func (e *statusError) Unwrap() error {
+	switch {
+	case e.denied():
+		return objstore.ErrDenied
+	case e.status == http.StatusTooManyRequests:
+		return objstore.ErrThrottled
+	}
+	return nil
 }
 
 // denied reports that credentials are the cause.
