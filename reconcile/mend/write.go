@@ -48,11 +48,11 @@ func (p *Prepared) write(ctx context.Context) Result {
 		return r
 	}
 	if refusal := p.mayReplace(now); refusal != nil {
-		return refuse(refusal.Reason, refusal)
+		return refuse(refusal.Reason, errors.New(refusal.Detail))
 	}
 	if !p.keptByVersions(ctx, now) {
 		if refusal := p.keep(ctx, now); refusal != nil {
-			return refuse(refusal.Reason, refusal)
+			return refuse(refusal.Reason, errors.New(refusal.Detail))
 		}
 		// That took its time.
 		switch named, err = p.job.StillNamed(ctx); {
