@@ -1,7 +1,13 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/rocketkeep/reconcile/internal/servertest"
 )
@@ -26,4 +32,84 @@ func TestWhatWasOverwrittenComesBackFromAnOlderVersion(t *testing.T) {
 			l.healed(l.run().exit(0).pass(), "restore", "version ")
 		})
 	}
+}
+
+// A repair that was refused because it would lose bytes is made by the next pass, once
+// there is a place to keep them.
+func TestAQuarantineIsEnoughForWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	s := servertest.S3(t)
+	l := newLadder(t, s, "s3://"+s.Bucket+"/p1")
+	l.upload("p1/t.lance")
+	s.Put(t, "r/t.lance/"+l.lost, []byte("0123456789"))
+	d := l.run().exit(5).pass()
+	if len(d.Repairs) != 1 || d.Repairs[0]["state"] != "refused" || strings.Count(d.Repairs[0]["error"].(string), "replace_would_lose_bytes") != 1 {
+		t.Fatalf("repairs %v", d.Repairs)
+	}
+	text, err := os.ReadFile(l.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeps := strings.Replace(string(text), "repair: {", fmt.Sprintf("repair: {quarantine: %q, ", "s3://"+s.Bucket+"/kept"), 1)
+	if err := os.WriteFile(l.config, []byte(keeps), 0o600); err != nil || keeps == string(text) {
+		t.Fatalf("the configuration is as it was, %v", err)
+	}
+	l.healed(l.run().exit(0).pass(), "refetch", "/p1")
+}
+
+// A restore whose versions are no good is not tried in every pass, and the text says
+// until when it waits.
+func TestARestoreThatFailedIsLeftAloneForAWhile(t *testing.T) {
+	t.Parallel()
+	s := servertest.Versitygw(t)
+	s.EnableVersions(t)
+	l := newLadder(t, s)
+	key := "r/t.lance/" + l.lost
+	whole, bad := l.read(l.lost), spoilt(l.read(l.lost))
+	l.remove(key)
+	for id := range l.versions(key) {
+		s.RemoveVersion(t, key, id)
+	}
+	s.Put(t, key, bad)
+	l.remove(key)
+	if d := l.run().exit(3).pass(); len(d.Repairs) != 1 || d.Repairs[0]["state"] != "failed" {
+		t.Fatalf("the first pass: %v %v", d.brief(), d.Repairs)
+	}
+	d := l.run().exit(3).pass()
+	if len(d.Repairs) != 0 || len(d.Findings) != 1 || d.Findings[0].ProposedAction != "restore" || !slices.Equal(d.Findings[0].BlockedBy, []string{"cooling_down"}) {
+		t.Errorf("the second pass: %+v, repairs %v", d.Findings, d.Repairs)
+	}
+	out := runIn(t, l.dir, s.Env(), "run", "--config", l.config, "--progress", "never").exit(3).stdout
+	if !strings.Contains(strings.Join(strings.Fields(out), " "), "the next is due at") || !strings.Contains(out, "reconcile repair "+s.URI("r/t.lance")) {
+		t.Errorf("the text does not say when, or what tries at once:\n%s", out)
+	}
+	byName := []string{"repair", s.URI("r/t.lance"), "--mode", "restore", "--config", l.config, "--output", "json"}
+	if d := runIn(t, l.dir, s.Env(), byName...).exit(3).pass(); len(d.Repairs) != 1 {
+		t.Errorf("by name: %v %v", d.brief(), d.Repairs)
+	}
+	s.Put(t, key, whole)
+	l.remove(key)
+	if d := runIn(t, l.dir, s.Env(), byName...).exit(0).pass(); len(d.Repairs) == 0 {
+		t.Errorf("by name, with a good version: %v", d.brief())
+	}
+	if d := l.run().exit(0).pass(); len(d.Findings) != 0 {
+		t.Errorf("at last: %v", d.brief())
+	}
+}
+
+// versions are the ids of a key's versions and markers.
+func (l *ladder) versions(key string) map[string]bool {
+	l.t.Helper()
+	out, err := l.s.Client().ListObjectVersions(l.t.Context(), &s3.ListObjectVersionsInput{Bucket: &l.s.Bucket, Prefix: &key})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, v := range out.Versions {
+		ids[*v.VersionId] = true
+	}
+	for _, m := range out.DeleteMarkers {
+		ids[*m.VersionId] = true
+	}
+	return ids
 }

@@ -121,6 +121,13 @@ type Finding struct {
 	// Restorable: an older version of the object can be brought back. It is not part
 	// of any report; Recoverable and ProposedAction say it there.
 	Restorable bool `json:"-"`
+	// SaidNo are those of PeersAsked that said in this look that they have no copy. It is
+	// not part of any report; PeersHaving and BlockedBy say it there.
+	SaidNo []string `json:"-"`
+	// RetryAt, when set, is when the next attempt to bring the object back is due (UTC, of
+	// the ledger's clock): an earlier one failed. It is not part of any report;
+	// BlockedCoolingDown says it there.
+	RetryAt *time.Time `json:"-"`
 	// Ref is the reference behind the finding; it is not part of any report.
 	Ref Reference `json:"-"`
 }

@@ -29,6 +29,9 @@ type subject struct {
 	url string
 	// until is the earliest recoverable_until, nil when the store does not tell.
 	until *time.Time
+	// retryAt is when the next attempt at the first of the objects is due, nil when not
+	// known.
+	retryAt *time.Time
 	// everything: blocked by everything_missing.
 	everything bool
 	// others: of so many targets more the same is to be said.

@@ -48,6 +48,8 @@ func (a adviser) forCopies(s subject) (_ advice, ok bool) {
 		return advice{}, false
 	case s.copies == copyAtPeer:
 		return a.forCopyAtPeer(s), true
+	case s.copies == copyWaits:
+		return a.forWaiting(s), true
 	case s.copies == peerSilent:
 		text := "A peer gave no answer"
 		if len(s.peers) > 0 {
@@ -71,6 +73,19 @@ func (a adviser) forCopies(s subject) (_ advice, ok bool) {
 		return advice{text: text + "then check again.", commands: a.check(s)}, true
 	}
 	return advice{}, false
+}
+
+// forWaiting: scheduled passes leave the object alone until its next attempt is due,
+// which one by name does not wait for.
+func (a adviser) forWaiting(s subject) advice {
+	text := "An earlier try to bring it back failed (reconcile repairs says why), so that it is left alone for a while"
+	if s.retryAt != nil {
+		text = "An earlier try to bring it back failed (reconcile repairs says why); the next is due at " + moment(*s.retryAt)
+	}
+	if a.canRepair && a.canRestore {
+		return advice{text: text + ". To try at once:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
+	}
+	return advice{text: text + ". Check again after that.", commands: a.check(s)}
 }
 
 // forCopyAtPeer: a copy is proven before it is written, and replaces nothing that is

@@ -167,6 +167,9 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 		{"a copy would lose bytes", func(s *subject) {
 			s.finding, s.verdict, s.copies = true, reconcile.Unreadable, copyLosesBytes
 		}},
+		{"an earlier try failed", func(s *subject) {
+			s.finding, s.verdict, s.copies, s.retryAt, s.blocked = true, reconcile.Recoverable, copyWaits, &until, true
+		}},
 		{"a blob is lost", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Lost, reconcile.RoleBlob }},
 		{"recoverable until", func(s *subject) { s.finding, s.verdict, s.until = true, reconcile.Recoverable, &until }},
 		{"a deletion file is missing", func(s *subject) { s.finding, s.verdict, s.role = true, reconcile.Missing, reconcile.RoleDeletion }},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -171,7 +172,7 @@ func TestCopiesOfMetadataAreNotFetched(t *testing.T) {
 	t.Parallel()
 	for _, role := range reconcile.Roles() {
 		for _, v := range reconcile.Verdicts()[1:] {
-			for c := copyAtPeer; c <= copyLosesBytes; c++ {
+			for c := copyAtPeer; c <= copyWaits; c++ {
 				s := testSubject(reconcile.StateDiverged)
 				s.finding, s.verdict, s.role, s.copies, s.peers = true, v, role, c, []string{peerA}
 				a := adviser{canRepair: true, canRestore: true}
@@ -182,6 +183,35 @@ func TestCopiesOfMetadataAreNotFetched(t *testing.T) {
 					t.Errorf("%s %s, copies %d: %q", role, v, c, got.text)
 				}
 			}
+		}
+	}
+}
+
+// An object that waits for its next attempt says so, and not that a peer is silent.
+func TestAnObjectThatWaitsSaysUntilWhen(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 13, 45, 0, 0, time.UTC)
+	waits := func(at *time.Time) func(*reconcile.Finding) {
+		return func(f *reconcile.Finding) {
+			f.BlockedBy, f.RetryAt = append(f.BlockedBy, reconcile.BlockedCoolingDown), at
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		verdict reconcile.Verdict
+		set     []func(*reconcile.Finding)
+		want    string
+	}{
+		{"a restore", reconcile.Recoverable, []func(*reconcile.Finding){func(f *reconcile.Finding) { f.ProposedAction = reconcile.ActionRestore }, waits(&at)}, "is due at 2026-01-02 13:45 UTC. To try at once:"},
+		{"a copy of a peer", reconcile.Missing, []func(*reconcile.Finding){asked([]string{peerA}, nil, nil), waits(&at)}, "is due at 2026-01-02 13:45 UTC. To try at once:"},
+		{"by the ledger alone", reconcile.Missing, []func(*reconcile.Finding){asked([]string{peerA}, nil, nil), waits(nil)}, "it is left alone for a while. To try at once:"},
+	} {
+		p := emptyPass()
+		addTarget(t, p, "blobs:attachments", "s3://attachments/", reconcile.StateDiverged, func(r *reconcile.TargetResult) { r.Kind = "blobs" }).
+			find(blob("a.bin", "rec", 77), c.verdict, c.set...)
+		out := strings.Join(strings.Fields(strings.ReplaceAll(textOf(t, *p, TextOptions{CanRepair: true, CanRestore: true}), nbsp, " ")), " ")
+		if !strings.Contains(out, c.want) || !strings.Contains(out, "repair blobs:attachments") || strings.Contains(out, "no answer") {
+			t.Errorf("%s: %s", c.name, out)
 		}
 	}
 }

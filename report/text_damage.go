@@ -193,6 +193,9 @@ func (g *group) subject(s subject) subject {
 		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {
 			s.until = u
 		}
+		if at := f.RetryAt; at != nil && (s.retryAt == nil || at.Before(*s.retryAt)) {
+			s.retryAt = at
+		}
 	}
 	return s
 }

@@ -22,6 +22,8 @@ const (
 	copyUnproven
 	// copyLosesBytes: putting a copy there would lose what is there.
 	copyLosesBytes
+	// copyWaits: an attempt to bring the object back failed, and the next is not due.
+	copyWaits
 )
 
 func copiesOf(f *reconcile.Finding) copies {
@@ -30,12 +32,20 @@ func copiesOf(f *reconcile.Finding) copies {
 		return copyUnproven
 	case slices.Contains(f.BlockedBy, reconcile.BlockedReplaceWouldLose):
 		return copyLosesBytes
+	case waits(f):
+		return copyWaits
 	case f.ProposedAction == reconcile.ActionRefetch:
 		return copyAtPeer
 	case f.ProposedAction != reconcile.ActionRestore && len(silent(f)) > 0:
 		return peerSilent
 	}
 	return copiesUnknown
+}
+
+// waits reports whether the object's own next attempt is not due. A drop that is blocked
+// by cooling_down waits with its target.
+func waits(f *reconcile.Finding) bool {
+	return !f.ProposedAction.Destructive() && slices.Contains(f.BlockedBy, reconcile.BlockedCoolingDown)
 }
 
 // silent are the peers that gave no answer about an object.

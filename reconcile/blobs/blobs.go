@@ -434,7 +434,7 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
 			// Of what blocks, only these are about bringing a blob back; where nothing is to
 			// be done, what is not known says why the blob is not lost.
-			mine := b == reconcile.BlockedAcknowledged || strings.HasPrefix(b, "replace_") || b == reconcile.BlockedOutsideRoot
+			mine := b == reconcile.BlockedAcknowledged || b == reconcile.BlockedCoolingDown && f.RetryAt != nil || strings.HasPrefix(b, "replace_") || b == reconcile.BlockedOutsideRoot
 			why := f.ProposedAction == reconcile.ActionNone && (b == reconcile.BlockedVersionsUnknown || strings.HasPrefix(b, reconcile.BlockedRungOpen))
 			return !mine && !why
 		})

@@ -319,19 +319,26 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	if r.Reason == reconcile.BlockedReplaceUnproven || r.Reason == reconcile.BlockedReplaceWouldLose || r.Reason == reconcile.BlockedOutsideRoot {
 		f.BlockedBy = append(f.BlockedBy, r.Reason)
 	}
-	if r.Reason == mend.ReasonSuperseded {
-		return
-	}
-	if r.Outcome == mend.Refused {
+	if r.Outcome == mend.Refused && r.Reason != mend.ReasonSuperseded {
 		m.setState(m.t, reconcile.StateRefused, r.Reason)
 	}
-	failure := ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: r.SaidNo, Disproved: map[string]string{}, Text: deref(rec.RepairOutcome.Error)}
+	if !countsAsFailure(r) {
+		return
+	}
+	failure := ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: append(slices.DeleteFunc(slices.Clone(f.SaidNo), func(n string) bool { return slices.Contains(r.SaidNo, n) }), r.SaidNo...), Disproved: map[string]string{}, Text: deref(rec.RepairOutcome.Error)}
 	for peer, etag := range r.Disproved {
 		failure.Disproved[peer] = disproof(f.Ref, etag)
 	}
 	if _, err := m.opts.Ledger.RefetchFailed(ctx, ledger.DefaultRefetch(), failure); err != nil {
 		m.opts.Logger.Error("count a failed attempt", "path", f.Path, "err", err)
 	}
+}
+
+// countsAsFailure: a refusal is none, so that the next pass tries again as soon as what
+// forbade the write is gone. That no copy is proven says something of the copies, which
+// fetching them again at once does not change.
+func countsAsFailure(r mend.Result) bool {
+	return r.Outcome != mend.Refused || r.Reason == reconcile.BlockedReplaceUnproven
 }
 
 func nonEmpty(s string) *string {

@@ -28,7 +28,7 @@ const reasonLogEntry = "pending_wal_entry"
 func toMend(s *suspect) bool {
 	f := &s.find
 	switch f.Verdict {
-	case reconcile.Missing, reconcile.SizeMismatch, reconcile.ChecksumMismatch, reconcile.Unreadable:
+	case reconcile.Missing, reconcile.Recoverable, reconcile.SizeMismatch, reconcile.ChecksumMismatch, reconcile.Unreadable:
 	default:
 		return false
 	}
@@ -39,16 +39,17 @@ func toMend(s *suspect) bool {
 }
 
 // askPeers asks the target's peers for each damaged object that no older version can
-// bring back: who has a copy, who says that there is none, and who gives no answer.
+// bring back: who has a copy, who says that there is none, and who gives no answer. An
+// object whose last attempt failed waits for its next one, whatever a copy may come from.
 func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
-	if p.opts.Peers == nil {
-		return nil
+	var peers []reconcile.Peer
+	if p.opts.Peers != nil {
+		peers = p.opts.Peers(l.target)
 	}
-	peers := p.opts.Peers(l.target)
 	var todo []*suspect
 	var ids []string
 	for _, s := range open {
-		if len(peers) > 0 && !s.find.Restorable && toMend(s) {
+		if toMend(s) && (s.find.Restorable || len(peers) > 0) {
 			todo = append(todo, s)
 			ids = append(ids, s.find.FindingID)
 		}
@@ -63,11 +64,18 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 	g := new(errgroup.Group)
 	lane := newLane(p.opts.Concurrency, len(p.looks))
 	for _, s := range todo {
-		// An object that can only be waited for is not asked for again before its time;
-		// one that could be dropped is, since a drop needs today's word.
 		was, ok := past[s.find.FindingID]
-		if ok && !was.Due && !p.opts.Recall.AskAgain && !droppable(s.find.Role) {
-			s.remember(peers, was)
+		waits := ok && !was.Due && !p.opts.Recall.AskAgain
+		switch {
+		case s.find.Restorable:
+			if waits {
+				s.wait(was)
+			}
+			continue
+		case waits && !droppable(s.find.Role):
+			// What can only be waited for is not asked for again before its time; what could
+			// be dropped is, since a drop needs today's word.
+			s.remember(peers, was, l.known[s.find.FindingID].Finding)
 			continue
 		}
 		if err := p.enter(ctx, lane); err != nil {
@@ -78,7 +86,10 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 		}
 		g.Go(func() error {
 			defer p.leave(lane)
-			outside := p.askEach(ctx, s, peers, was.Disproved)
+			outside, news := p.askEach(ctx, s, peers, was.Disproved)
+			if waits && len(s.find.PeersHaving) > 0 && !news {
+				s.wait(was)
+			}
 			if ctx.Err() == nil {
 				l.mu.Lock()
 				l.asked[s.find.FindingID] = outside
@@ -89,6 +100,14 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 	}
 	_ = g.Wait()
 	return nil
+}
+
+// wait puts the object's next attempt off until it is due.
+func (s *suspect) wait(was ledger.Refetch) {
+	s.find.RetryAt = reconcile.Ptr(was.NextAttemptAt)
+	if !slices.Contains(s.find.BlockedBy, reconcile.BlockedCoolingDown) {
+		s.find.BlockedBy = append(s.find.BlockedBy, reconcile.BlockedCoolingDown)
+	}
 }
 
 // droppable reports whether the last rung for a role takes something away.
@@ -110,13 +129,22 @@ func (p *engine) refetches(ctx context.Context, ids []string) (map[string]ledger
 	return past, nil
 }
 
-// remember takes over what peers said the last time they were asked.
-func (s *suspect) remember(peers []reconcile.Peer, was ledger.Refetch) {
+// remember takes over what peers said the last time they were asked: their no, their
+// silence as the last look told it, and of the rest that an attempt with their copies
+// failed.
+func (s *suspect) remember(peers []reconcile.Peer, was ledger.Refetch, last reconcile.Finding) {
 	for _, p := range peers {
-		if slices.Contains(was.PeersSaidNo, p.Name()) {
-			s.find.PeersAsked = append(s.find.PeersAsked, p.Name())
-		} else {
+		name := p.Name()
+		switch {
+		case slices.Contains(was.PeersSaidNo, name):
+			s.find.PeersAsked = append(s.find.PeersAsked, name)
+		case slices.Contains(last.BlockedBy, blockedRung(p)):
 			s.find.BlockedBy = append(s.find.BlockedBy, blockedRung(p))
+		default:
+			if slices.Contains(last.PeersHaving, name) {
+				s.find.PeersAsked, s.find.PeersHaving = append(s.find.PeersAsked, name), append(s.find.PeersHaving, name)
+			}
+			s.wait(was)
 		}
 	}
 	s.lostWhenAllSaidNo()
@@ -142,8 +170,9 @@ func (s *suspect) disproved(peer, etag string, past map[string]string) bool {
 }
 
 // askEach asks every peer for one object. past are copies that failed their proof
-// before. outside are the peers that cannot hold it.
-func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer, past map[string]string) (outside []string) {
+// before. outside are the peers that cannot hold it; news: a peer holds another copy
+// than the one of its that failed.
+func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer, past map[string]string) (outside []string, news bool) {
 	for _, peer := range peers {
 		at, err := peer.Ask(ctx, s.ref)
 		switch {
@@ -152,16 +181,21 @@ func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer
 			continue
 		case err == nil && s.disproved(peer.Name(), at.ETag, past):
 			p.opts.Logger.Info("a peer still holds the copy that failed its proof, and counts as having none", "peer", peer.Name(), "path", s.find.Path)
+			s.find.SaidNo = append(s.find.SaidNo, peer.Name())
 		case err == nil:
 			s.find.PeersHaving = append(s.find.PeersHaving, peer.Name())
+			failed, ok := past[peer.Name()]
+			news = news || ok && failed != disproof(s.ref, at.ETag)
 		case !errors.Is(err, objstore.ErrNotExist) || errors.Is(err, objstore.ErrNoSuchBucket):
 			s.find.BlockedBy = append(s.find.BlockedBy, blockedRung(peer))
 			p.opts.Logger.Warn("a peer gave no answer", "peer", peer.Name(), "path", s.find.Path, "err", err)
+		default:
+			s.find.SaidNo = append(s.find.SaidNo, peer.Name())
 		}
 		s.find.PeersAsked = append(s.find.PeersAsked, peer.Name())
 	}
 	s.lostWhenAllSaidNo()
-	return outside
+	return outside, news
 }
 
 // lostWhenAllSaidNo says lost of what is missing, of what no version is left, and of
@@ -169,7 +203,7 @@ func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer
 func (s *suspect) lostWhenAllSaidNo() {
 	f := &s.find
 	open := slices.ContainsFunc(f.BlockedBy, func(b string) bool {
-		return b == reconcile.BlockedVersionsUnknown || strings.HasPrefix(b, reconcile.BlockedRungOpen)
+		return b == reconcile.BlockedVersionsUnknown || b == reconcile.BlockedCoolingDown || strings.HasPrefix(b, reconcile.BlockedRungOpen)
 	})
 	if f.Verdict == reconcile.Missing && !open && len(f.PeersAsked) > 0 && len(f.PeersHaving) == 0 {
 		f.Verdict = reconcile.Lost
@@ -190,20 +224,9 @@ func (p *engine) rememberPeers(ctx context.Context, l *look, findings []reconcil
 		}
 		// Who cannot hold it will not have it the next time either.
 		if _, err := p.opts.Recall.Memory.RefetchFailed(ctx, ledger.DefaultRefetch(), ledger.RefetchFailure{FindingID: f.FindingID, Target: l.target.Location.Canonical(),
-			PeersSaidNo: append(saidNo(f), outside...), Text: "no peer has a copy"}); err != nil {
+			PeersSaidNo: slices.Concat(f.SaidNo, outside), Text: "no peer has a copy"}); err != nil {
 			return fmt.Errorf("%w: note that no peer has %s: %w", errMemory, f.Path, err)
 		}
 	}
 	return nil
-}
-
-// saidNo are the peers that were asked, have no copy and gave an answer.
-func saidNo(f *reconcile.Finding) []string {
-	var out []string
-	for _, name := range f.PeersAsked {
-		if !slices.Contains(f.PeersHaving, name) && !slices.Contains(f.BlockedBy, reconcile.BlockedRungOpen+name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }

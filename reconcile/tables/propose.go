@@ -388,6 +388,9 @@ func (p *proposal) trimBlocks() {
 		}
 		mends := f.ProposedAction == reconcile.ActionRestore || f.ProposedAction == reconcile.ActionRefetch
 		f.BlockedBy = slices.DeleteFunc(f.BlockedBy, func(b string) bool {
+			if b == reconcile.BlockedCoolingDown && f.RetryAt != nil {
+				return false // of the object itself
+			}
 			return slices.Contains(forAll, b) || mends && strings.HasPrefix(b, reconcile.BlockedRungOpen)
 		})
 	}
