@@ -24,7 +24,8 @@ func (a *app) configValidateCommand() *cobra.Command {
 		Use: "validate [flags]", Short: "Say every mistake of the configuration file at once",
 		Long: `validate reads the configuration as every command would and prints either ok or
 every mistake, with its line and the path of its key. It asks no store and no
-database.`,
+database. What it warns of, such as a folder of this host that is absent, is no
+mistake and leaves the exit code.`,
 		Example: `  reconcile config validate
   reconcile config validate --config /etc/reconcile.yaml --output json`,
 		Args: noArguments,
@@ -36,12 +37,19 @@ database.`,
 			if path == "" {
 				return usageError("no configuration: name it with --config or $%s, or put it at ./%s", config.EnvFile, config.DefaultFile)
 			}
-			_, err = config.Load(path)
+			cfg, err := config.Load(path)
+			var warnings []config.Problem
+			if err == nil {
+				warnings = cfg.Warnings()
+			}
 			if output == "json" {
-				return a.printValidation(path, err)
+				return a.printValidation(path, err, warnings)
 			}
 			if err != nil {
 				return configError(err)
+			}
+			for _, w := range warnings {
+				fmt.Fprintf(a.stderr, "%s: warning: %s: %s\n", path, w.Path, w.Text)
 			}
 			fmt.Fprintf(a.stdout, "%s: ok\n", path)
 			return nil
@@ -57,7 +65,7 @@ database.`,
 // is wrong.
 func configError(err error) error { return &exitError{code: reconcile.ExitUsage, err: err} }
 
-func (a *app) printValidation(path string, err error) error {
+func (a *app) printValidation(path string, err error, warnings []config.Problem) error {
 	type problem struct {
 		Line *int    `json:"line"`
 		Path *string `json:"path"`
@@ -67,9 +75,13 @@ func (a *app) printValidation(path string, err error) error {
 		File     string    `json:"file"`
 		OK       bool      `json:"ok"`
 		Problems []problem `json:"problems"`
+		Warnings []problem `json:"warnings"`
 		// NotBuilt is empty: this version does everything that a configuration can ask.
 		NotBuilt []string `json:"not_built"`
-	}{File: path, OK: err == nil, Problems: []problem{}, NotBuilt: []string{}}
+	}{File: path, OK: err == nil, Problems: []problem{}, Warnings: []problem{}, NotBuilt: []string{}}
+	for _, w := range warnings {
+		doc.Warnings = append(doc.Warnings, problem{Path: known(w.Path), Text: w.Text})
+	}
 	var mistakes *config.Error
 	switch {
 	case errors.As(err, &mistakes):

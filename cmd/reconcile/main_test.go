@@ -244,6 +244,15 @@ func TestConfigValidate(t *testing.T) {
 	golden(t, "config/bad.json", out)
 	_, out, _ = invoke(t, "", "config", "validate", "--output", "json")
 	golden(t, "config/good.json", out)
+	if err := os.WriteFile("absent.yaml", []byte("repair: {quarantine: /absent/folder}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs = invoke(t, "", "config", "validate", "--config", "absent.yaml")
+	if code != reconcile.ExitClean || out != "absent.yaml: ok\n" || !strings.HasPrefix(errs, "absent.yaml: warning: repair.quarantine: folder /absent/folder: no such file") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	_, out, _ = invoke(t, "", "config", "validate", "--output", "json", "--config", "absent.yaml")
+	golden(t, "config/warned.json", out)
 }
 
 func TestVersion(t *testing.T) {

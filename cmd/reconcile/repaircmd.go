@@ -69,6 +69,11 @@ func (a *app) repairPass(cmd *cobra.Command, f *lookFlags, s *settings) error {
 	if s.after, err = afterOf(cmd.Flags(), cfg, s); err != nil {
 		return err
 	}
+	if s.mode != modeOff {
+		for _, p := range cfg.Warnings() {
+			a.log.Warn("configuration", "key", p.Path, "problem", p.Text)
+		}
+	}
 	var judge func(*pass.Outcome) reconcile.ExitCode
 	if s.mode != modeOff && s.repair.plan == nil {
 		judge = func(o *pass.Outcome) reconcile.ExitCode { return repairAsked(o, s.mode) }
