@@ -210,10 +210,10 @@ func modTime(fi fs.FileInfo) time.Time {
 	return time.Time{}
 }
 
-// etag changes whenever another file takes the name or the bytes are rewritten: a
-// file system has no digest to tell.
+// etag changes whenever another file takes the name or the bytes are rewritten, also by
+// a copy that keeps its times: a file system has no digest to tell.
 func etag(fi fs.FileInfo) string {
-	return fmt.Sprintf("%x-%x-%x", inode(fi), fi.ModTime().UnixNano(), fi.Size())
+	return fmt.Sprintf("%x-%x-%x-%x", inode(fi), fi.ModTime().UnixNano(), changed(fi), fi.Size())
 }
 
 // errNoFile: something stands at the path that is no file (a folder, a FIFO, a

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -270,6 +271,24 @@ func TestTheETagSeesAnotherFileOfTheSameSizeAndTime(t *testing.T) {
 	must(t, err)
 	if before.ETag == after.ETag {
 		t.Errorf("both %q", after.ETag)
+	}
+}
+
+// As "cp -p" writes over a file: the same file, the same length, the same time.
+func TestTheETagSeesBytesWrittenOverWithTheirTimeKept(t *testing.T) {
+	t.Parallel()
+	s, root := tree(t, "a")
+	at := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(root.Join("a").Key, at, at))
+	before, err := s.Stat(t.Context(), root.Join("a"))
+	must(t, err)
+	time.Sleep(20 * time.Millisecond) // the kernel's clock of files goes by ticks
+	must(t, os.WriteFile(root.Join("a").Key, bytes.Repeat([]byte("z"), int(before.Size)), 0o644))
+	must(t, os.Chtimes(root.Join("a").Key, at, at))
+	after, err := s.Stat(t.Context(), root.Join("a"))
+	must(t, err)
+	if before.Size != after.Size || before.ETag == after.ETag {
+		t.Errorf("%+v and %+v", before, after)
 	}
 }
 

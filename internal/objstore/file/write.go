@@ -46,6 +46,7 @@ func (s *Store) Create(ctx context.Context, loc objstore.Location, body io.Reade
 	case err != nil:
 		return objstore.Attrs{}, s.classify("create", loc, name, err)
 	}
+	_ = os.Remove(tmp) // before the object is looked at, which a name less changes
 	return s.landed("create", loc, name)
 }
 
