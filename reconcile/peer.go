@@ -50,6 +50,9 @@ type Prover interface {
 var (
 	// ErrNotBelow: the object lies outside what the peer mirrors.
 	ErrNotBelow = errors.New("outside what the peer mirrors")
+	// ErrWeakNo: the peer says that it has no copy, and its word is not enough to drop
+	// anything for.
+	ErrWeakNo = errors.New("a web server says that it has no copy, which is not enough to drop rows")
 	// ErrUnproven: nothing recorded proves the copy, and nothing disproves it.
 	ErrUnproven = errors.New("nothing recorded proves the copy")
 )

@@ -96,12 +96,10 @@ type giver struct{ reconcile.Peer }
 func (g giver) Ask(ctx context.Context, ref reconcile.Reference) (objstore.Attrs, error) {
 	at, err := g.Peer.Ask(ctx, ref)
 	if errors.Is(err, objstore.ErrNotExist) {
-		return at, errNoOfServer
+		return at, reconcile.ErrWeakNo
 	}
 	return at, err
 }
-
-var errNoOfServer = errors.New("a web server says that it has no copy, which is not enough to drop rows")
 
 // peersOf are those of the nearest configured place that holds the target.
 func (w *work) peersOf(t reconcile.Target) []reconcile.Peer {

@@ -2,11 +2,13 @@ package mend
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -17,7 +19,7 @@ import (
 type candidate struct {
 	action reconcile.Action
 	source string
-	peer   bool
+	peer   reconcile.Peer // nil for a version
 	open   func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error)
 	copy   *staged
 	// etag is that of the copy that was fetched last, and disproved that of one that
@@ -56,7 +58,7 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 		cand := &candidates[i]
 		proof, perr := m.fetch(ctx, job, cand)
 		disproved := cand.disproved // of a copy that never passed: a later look at it may differ
-		if perr == nil && cand.peer && !strings.HasPrefix(proof, checksumProof) {
+		if perr == nil && cand.peer != nil && !strings.HasPrefix(proof, checksumProof) {
 			proof, perr = m.contradicted(ctx, job, cand, proof, candidates)
 		}
 		switch {
@@ -71,13 +73,15 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 			if cand.copy == nil {
 				break // disputed
 			}
-			if other := opinions.agrees(cand); other != "" {
+			if cerr := tellsApart(ctx, job.Finding.Ref, cand.peer); cerr != nil {
+				perr = fmt.Errorf("%w; %w", perr, cerr)
+			} else if other := opinions.agrees(cand); other != "" {
 				c.chosen, c.agreed, c.proof = cand, true, "agreement of "+other+" and "+cand.source
 				return c, nil
 			}
 			cand.drop()
 		case errors.Is(perr, objstore.ErrNotExist) && !errors.Is(perr, objstore.ErrNoSuchBucket), errors.Is(perr, errDisproved):
-			if cand.peer {
+			if cand.peer != nil {
 				c.saidNo = append(c.saidNo, cand.source)
 				if disproved != "" {
 					c.disproved[cand.source] = disproved
@@ -109,7 +113,7 @@ func (m *Mender) contradicted(ctx context.Context, job Job, cand *candidate, pro
 	var differ []*candidate
 	for i := range all {
 		other := &all[i]
-		if !other.peer || other.source == cand.source {
+		if other.peer == nil || other.source == cand.source {
 			continue
 		}
 		sum, n, err := digest(ctx, other, size)
@@ -159,6 +163,27 @@ func digest(ctx context.Context, cand *candidate, most int64) (sum string, size 
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
+// errAnswersAnything: what a peer serves may be the same for every key.
+var errAnswersAnything = errors.New("the peer does not say no to a key that cannot exist, so that its copy counts for nothing")
+
+// tellsApart asks a peer for a key beside the object's that cannot exist. One that does
+// not say no to it may serve a page of its own under every key, and two of those agree.
+func tellsApart(ctx context.Context, ref reconcile.Reference, peer reconcile.Peer) error {
+	if peer == nil {
+		return nil // a version, which has no opinion
+	}
+	name := ".reconcile-control-" + rand.Text()
+	ref.Location, ref.Path = ref.Location.Parent().Join(name), path.Join(path.Dir(ref.Path), name)
+	ref.Alternates, ref.Size, ref.Checksum = nil, 0, ""
+	switch _, err := peer.Ask(ctx, ref); {
+	case errors.Is(err, reconcile.ErrWeakNo), errors.Is(err, objstore.ErrNotExist) && !errors.Is(err, objstore.ErrNoSuchBucket):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errAnswersAnything, err)
+	}
+	return errAnswersAnything
+}
+
 // opinions are the unproven copies of peers so far: which bytes, by whom first.
 type opinions map[opinion]string
 
@@ -170,7 +195,7 @@ type opinion struct {
 // agrees names the peer that holds the same bytes as the candidate, which counts from
 // now on. Versions of the own store have no opinion, and no peer has two.
 func (o *opinions) agrees(cand *candidate) string {
-	if !cand.peer {
+	if cand.peer == nil {
 		return ""
 	}
 	if *o == nil {
@@ -281,7 +306,7 @@ func (m *Mender) candidates(ctx context.Context, w objstore.Writer, job Job) (ou
 		}
 	}
 	for _, p := range job.Peers {
-		out = append(out, candidate{action: reconcile.ActionRefetch, source: p.Name(), peer: true, open: func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error) { return p.Fetch(ctx, ref) }})
+		out = append(out, candidate{action: reconcile.ActionRefetch, source: p.Name(), peer: p, open: func(ctx context.Context) (io.ReadCloser, objstore.Attrs, error) { return p.Fetch(ctx, ref) }})
 	}
 	return out, err
 }

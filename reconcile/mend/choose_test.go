@@ -164,6 +164,10 @@ func TestAgreement(t *testing.T) {
 		{"two versions are not two opinions", [][]byte{good, good}, nil, "", ""},
 		{"a version and a peer are not two peers", [][]byte{good}, []*peer{has("p", good)}, "", ""},
 		{"two versions and two peers are two peers", [][]byte{bad, bad}, []*peer{has("p", good), has("q", good)}, "q", "agreement of p and q"},
+		{"two that answer for a key that cannot exist do not", nil, []*peer{answersAnything("p"), answersAnything("q")}, "", ""},
+		{"nor one of them beside one that tells", nil, []*peer{answersAnything("p"), has("q", good)}, "", ""},
+		{"two that give no answer for it do not", nil, []*peer{unsure("p", errDown), unsure("q", objstore.ErrNoSuchBucket)}, "", ""},
+		{"web servers whose no is weak agree", nil, []*peer{unsure("p", reconcile.ErrWeakNo), unsure("q", reconcile.ErrWeakNo)}, "q", "agreement of p and q"},
 		{"a peer that is down in between changes nothing", nil, []*peer{has("p", good), says("x", errDown), has("q", good)}, "q", "agreement of p and q"},
 	}
 	for _, c := range cases {
@@ -499,3 +503,12 @@ func TestAPeerThatIsOnlyComparedIsNotReadWithoutEnd(t *testing.T) {
 		t.Errorf("%d bytes were read", e.n)
 	}
 }
+
+// unsure has the object, and gives an answer to a key that cannot exist.
+func unsure(name string, control error) *peer {
+	p := has(name, good)
+	p.control = control
+	return p
+}
+
+func answersAnything(name string) *peer { return unsure(name, nil) }

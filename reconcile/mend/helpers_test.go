@@ -60,13 +60,18 @@ func (p *byRecord) Prove(_ context.Context, ref reconcile.Reference, c reconcile
 type peer struct {
 	name  string
 	fetch func(n int) (io.ReadCloser, objstore.Attrs, error)
-	mu    sync.Mutex
-	n     int
+	// control is what it says to a key that cannot exist.
+	control error
+	mu      sync.Mutex
+	n       int
 }
 
 func (p *peer) Name() string { return p.name }
-func (p *peer) Ask(context.Context, reconcile.Reference) (objstore.Attrs, error) {
-	return objstore.Attrs{}, errors.New("a mender does not ask")
+func (p *peer) Ask(_ context.Context, ref reconcile.Reference) (objstore.Attrs, error) {
+	if !strings.HasPrefix(ref.Location.Base(), ".reconcile-control-") {
+		return objstore.Attrs{}, errors.New("a mender asks for nothing else")
+	}
+	return objstore.Attrs{}, p.control
 }
 func (p *peer) Fetch(context.Context, reconcile.Reference) (io.ReadCloser, objstore.Attrs, error) {
 	p.mu.Lock()
@@ -83,7 +88,7 @@ func (p *peer) fetched() int {
 
 // has serves each body in turn, the last one for ever.
 func has(name string, bodies ...[]byte) *peer {
-	return &peer{name: name, fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
+	return &peer{name: name, control: objstore.ErrNotExist, fetch: func(n int) (io.ReadCloser, objstore.Attrs, error) {
 		b := bodies[min(n, len(bodies))-1]
 		return io.NopCloser(bytes.NewReader(b)), objstore.Attrs{Size: int64(len(b))}, nil
 	}}
