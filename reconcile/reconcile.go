@@ -257,5 +257,5 @@ func FindingID(dataset objstore.Location, role Role, object objstore.Location) s
 	h.Write([]byte(role.String()))
 	h.Write([]byte{0})
 	h.Write([]byte(object.Canonical()))
-	return hex.EncodeToString(h.Sum(nil))[:32]
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

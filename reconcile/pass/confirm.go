@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,14 +52,11 @@ func (p *engine) confirm(ctx context.Context, l *look) error {
 		p.undecideAll(ctx, l, context.Cause(ctx)) // nothing is asked for any more
 		return nil
 	}
-	if l.facts.Settled && len(l.suspects) == 0 {
+	if l.facts.Settled && l.suspects.n == 0 {
 		p.confirmMetadata(ctx, l)
 		return nil
 	}
-	refs := make([]reconcile.Reference, len(l.suspects))
-	for i := range l.suspects {
-		refs[i] = l.suspects[i].ref
-	}
+	refs := l.suspects.refs()
 	rev, err := l.src.Revisit(ctx, refs)
 	if err != nil {
 		p.undecideAll(ctx, l, err)
@@ -73,22 +70,77 @@ func (p *engine) confirm(ctx context.Context, l *look) error {
 		}
 		l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedRolledBack)
 	}
-	var open []*suspect
-	for i := range l.suspects {
-		s := &l.suspects[i]
-		if !rev.Named[i] {
-			s.second = answer{verdict: reconcile.Superseded}
-			setAnswer(&s.find, s.second)
-			s.find.HTTPStatus = statusOf(s.first.err)
-			continue
+	old := ages{suspects: &l.suspects, refs: refs, named: rev.Named}
+	return p.inBatches(l, func(batch []suspect) error {
+		var open []*suspect
+		for i := range batch {
+			s := &batch[i]
+			if !rev.Named[s.at] {
+				status := statusOf(s.first.err)
+				s.second = answer{verdict: reconcile.Superseded}
+				setAnswer(&s.find, s.second)
+				s.find.HTTPStatus = status
+				continue
+			}
+			open = append(open, s)
 		}
-		open = append(open, s)
+		p.confirmOpen(ctx, l, open)
+		err := p.protectYoung(ctx, l, open, &old)
+		old.refs = nil // mostly asked by now
+		if err != nil {
+			return err
+		}
+		return p.askPeers(ctx, l, open)
+	})
+}
+
+// inBatches makes suspects of what the first look left, some at a time, and keeps the
+// findings that decide makes of them.
+func (p *engine) inBatches(l *look, decide func(batch []suspect) error) error {
+	l.found = make([]reconcile.Finding, 0, l.suspects.n)
+	batch := make([]suspect, 0, min(confirmBatch, l.suspects.n))
+	for b, firsts := range l.suspects.batches {
+		batch = batch[:0]
+		for i := range firsts {
+			f := &firsts[i]
+			s := suspect{ref: f.ref, at: b*confirmBatch + i, first: f.answer(), find: reconcile.NewFinding(l.target, f.ref, f.at)}
+			setAnswer(&s.find, s.first)
+			batch = append(batch, s)
+		}
+		if err := decide(batch); err != nil {
+			return err
+		}
+		for i := range batch {
+			s := &batch[i]
+			if s.drop {
+				continue
+			}
+			shareText(&s.find)
+			l.found = append(l.found, s.find)
+			if errors.Is(s.second.err, objstore.ErrThrottled) || s.second.reason == reasonSeenOnce && errors.Is(s.first.err, objstore.ErrThrottled) {
+				if l.unanswered == nil {
+					l.unanswered = map[string]bool{}
+				}
+				l.unanswered[s.find.FindingID] = true
+			}
+		}
+		l.suspects.batches[b] = nil
 	}
-	p.confirmOpen(ctx, l, open)
-	if err := p.protectYoung(ctx, l, open); err != nil {
-		return err
+	l.suspects = suspects{}
+	return nil
+}
+
+// shareText lets the names of one object share one text: its URL mostly ends in its
+// key, and that in its path.
+func shareText(f *reconcile.Finding) {
+	share := func(whole string, part *string) {
+		if strings.HasSuffix(whole, *part) {
+			*part = whole[len(whole)-len(*part):]
+		}
 	}
-	return p.askPeers(ctx, l, open)
+	share(f.URL, &f.Ref.Location.Key)
+	share(f.Ref.Location.Key, &f.Ref.Path)
+	share(f.Ref.Location.Key, &f.Path)
 }
 
 // confirmMetadata looks again at a target that its metadata alone decided, since
@@ -122,13 +174,16 @@ func (p *engine) confirmMetadata(ctx context.Context, l *look) {
 		l.facts.NotChecked = append(l.facts.NotChecked, notReached(l)...)
 	}
 	l.facts.NotChecked = append(l.facts.NotChecked, l.src.Unread()...)
-	for i := range l.suspects {
-		s := &l.suspects[i]
-		if !s.first.verdict.Open() {
-			s.second = answer{reason: reasonSeenOnce, err: s.first.err}
-			setAnswer(&s.find, s.second)
+	_ = p.inBatches(l, func(batch []suspect) error {
+		for i := range batch {
+			s := &batch[i]
+			if !s.first.verdict.Open() {
+				s.second = answer{reason: reasonSeenOnce, err: s.first.err}
+				setAnswer(&s.find, s.second)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 // reasonSeenOnce: only one of the two looks saw it so.
@@ -164,15 +219,16 @@ func (p *engine) undecideAll(ctx context.Context, l *look, err error) {
 	if context.Cause(ctx) != nil && !errors.Is(context.Cause(ctx), errTargetTimeout) {
 		a.reason = reasonInterrupted
 	}
-	for i := range l.suspects {
-		s := &l.suspects[i]
-		if s.first.verdict.Open() {
-			s.second = s.first
-			continue
+	_ = p.inBatches(l, func(batch []suspect) error {
+		for i := range batch {
+			s := &batch[i]
+			if s.second = s.first; !s.first.verdict.Open() {
+				s.second = a
+				setAnswer(&s.find, a)
+			}
 		}
-		s.second = a
-		setAnswer(&s.find, a)
-	}
+		return nil
+	})
 }
 
 // confirmOpen asks again about every suspect that is still named, between two
@@ -180,7 +236,10 @@ func (p *engine) undecideAll(ctx context.Context, l *look, err error) {
 func (p *engine) confirmOpen(ctx context.Context, l *look, open []*suspect) {
 	before := p.controls(ctx, l, open)
 	g := new(errgroup.Group)
-	lane := newLane(p.opts.Concurrency, len(p.looks))
+	if l.lane == nil {
+		l.lane = newLane(p.opts.Concurrency, len(p.looks)) // that a store hangs is true of the next batch too
+	}
+	lane := l.lane
 	for _, s := range open {
 		if err := p.enter(ctx, lane); err != nil {
 			s.second = answer{reason: reasonInterrupted, err: err}
@@ -336,33 +395,68 @@ func (p *engine) askVersions(ctx context.Context, s *suspect) {
 	}
 }
 
+// ages asks once, and only when something of a target is damaged, which of its suspects
+// are named long enough.
+type ages struct {
+	suspects *suspects
+	// refs are those of all suspects, while the caller has them; they are used up.
+	refs  []reconcile.Reference
+	named []bool
+	asked bool
+	// older is by the suspects' places; nil when nothing can be shown.
+	older []bool
+}
+
+// of is the answer for all that are still named and whose loss breaks something, from
+// the batch of the suspect at a place on.
+func (a *ages) of(ctx context.Context, src reconcile.Source, place int, minAge time.Duration) []bool {
+	if a.asked {
+		return a.older
+	}
+	a.asked = true
+	refs, at := a.refs[:0], make([]int, 0, len(a.named))
+	for i, f := range a.suspects.from(place / confirmBatch) {
+		if a.named[i] && !f.ref.Harmless {
+			refs, at = append(refs, f.ref), append(at, i)
+		}
+	}
+	older, err := src.Older(ctx, refs, minAge)
+	if err != nil {
+		return nil
+	}
+	a.older = make([]bool, len(a.named))
+	for i, j := range at {
+		a.older[j] = older[i]
+	}
+	return a.older
+}
+
 // protectYoung turns damage that no version old enough names into pending: the
 // writer may still deliver it. An earlier pass that saw the path named that long
 // ago, by the ledger's clock, shows as much as an old version does.
-func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) error {
-	var young []*suspect
-	var refs []reconcile.Reference
+func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect, old *ages) error {
+	var damaged []*suspect
 	for _, s := range open {
 		switch s.find.Verdict {
 		case reconcile.Missing, reconcile.SizeMismatch, reconcile.Unreadable, reconcile.ChecksumMismatch:
 			if !s.drop && !s.ref.Harmless {
-				young = append(young, s)
-				refs = append(refs, s.ref)
+				damaged = append(damaged, s)
 			}
 		}
 	}
-	if len(young) == 0 {
+	if len(damaged) == 0 {
 		return nil
 	}
 	minAge := p.opts.MinManifestAge
-	if young[0].ref.Role == reconcile.RoleBlob { // a target has blobs only, or none
+	if damaged[0].ref.Role == reconcile.RoleBlob { // a target has blobs only, or none
 		minAge = p.opts.PendingMaxAge
 	}
-	older, err := l.src.Older(ctx, refs, minAge)
+	older := old.of(ctx, l.src, damaged[0].at, minAge)
+	var young []*suspect
 	var ids []string
-	for i, s := range young {
-		if err != nil || !older[i] {
-			ids = append(ids, s.find.FindingID)
+	for _, s := range damaged {
+		if older == nil || !older[s.at] {
+			young, ids = append(young, s), append(ids, s.find.FindingID)
 		}
 	}
 	seen, now, err := p.sightings(ctx, ids)
@@ -370,9 +464,6 @@ func (p *engine) protectYoung(ctx context.Context, l *look, open []*suspect) err
 		return err
 	}
 	for _, s := range young {
-		if !slices.Contains(ids, s.find.FindingID) {
-			continue
-		}
 		if before, ok := seen[s.find.FindingID]; ok && before.SeenNamedFor(minAge, now) {
 			continue
 		}

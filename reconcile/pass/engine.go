@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,12 +51,18 @@ type look struct {
 
 	mu       sync.Mutex
 	verdicts map[reconcile.Verdict]int64
-	suspects []suspect
-	bases    map[objstore.Location]*base
-	flapped  int64
-	// known are the findings that are open in the ledger, answers what this look says
-	// of them; both by finding id.
-	known   map[string]ledger.Finding
+	// suspects are what the first look did not find present. The second look makes
+	// findings of them, in found.
+	suspects suspects
+	found    []reconcile.Finding
+	// unanswered are the ids of those of which the store said, in place of an answer, to
+	// slow down.
+	unanswered map[string]bool
+	bases      map[objstore.Location]*base
+	flapped    int64
+	// known are the findings that are open in the ledger, answers what this look says of
+	// them; both by finding id.
+	known   map[string]*peersWord
 	answers map[string]ledger.Answer
 	// asked are the findings that peers were asked for in this look, with those peers
 	// that cannot hold the object.
@@ -64,6 +71,8 @@ type look struct {
 	resumed bool
 	// brokenOff says why the first look did not reach every reference.
 	brokenOff string
+	// lane is that of the second look.
+	lane *lane
 	// cut: the pass ended before both looks did, so that what is not known of the target
 	// says nothing about it.
 	cut bool
@@ -71,13 +80,75 @@ type look struct {
 	throttled bool
 }
 
-// suspect is a reference that the first look did not find present.
+// suspects are references that the first look did not find present, with what it saw.
+// They are small, and kept in batches that are let go of one by one, because all of a
+// table may be gone.
+type suspects struct {
+	batches [][]first
+	n       int
+}
+
+// confirmBatch is how many suspects the second look takes at once: enough that the pool
+// has work while a batch runs out, few enough that their answers take no room to speak
+// of. Each batch has controls of its own.
+const confirmBatch = 4096
+
+func (s *suspects) add(f first) {
+	if s.n%confirmBatch == 0 {
+		s.batches = append(s.batches, nil)
+	}
+	last := &s.batches[len(s.batches)-1]
+	*last = append(*last, f)
+	s.n++
+}
+
+// from yields the suspects that are left, of a batch and those after it, by their place.
+func (s *suspects) from(batch int) iter.Seq2[int, *first] {
+	return func(yield func(int, *first) bool) {
+		for b := batch; b < len(s.batches); b++ {
+			for i := range s.batches[b] {
+				if !yield(b*confirmBatch+i, &s.batches[b][i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// refs are all of them. They are a copy, for a question about all at once.
+func (s *suspects) refs() []reconcile.Reference {
+	out := make([]reconcile.Reference, 0, s.n)
+	for _, f := range s.from(0) {
+		out = append(out, f.ref)
+	}
+	return out
+}
+
+// first is a reference that the first look did not find present and what it saw: an
+// answer without the chain of errors that led to it.
+type first struct {
+	ref     reconcile.Reference
+	at      time.Time
+	verdict reconcile.Verdict
+	reason  string
+	// attrs are nil when the store told none.
+	attrs *objstore.Attrs
+	// failed: there was an error, which told these.
+	failed          bool
+	throttled       bool
+	status          int
+	code, requestID string
+}
+
+// suspect is a reference that the first look did not find present, while the second
+// look is taken at it.
 type suspect struct {
 	ref    reconcile.Reference
 	first  answer
 	second answer
 	find   reconcile.Finding
 	drop   bool // flapped: no finding
+	at     int  // its place among the look's suspects
 }
 
 // Look carries out one pass over the targets and proves what it says. The error
@@ -244,7 +315,7 @@ func notReached(l *look) []reconcile.NotChecked {
 
 // keepOrFinish keeps a look that needs a second one, and reports the others.
 func (p *engine) keepOrFinish(ctx context.Context, l *look) error {
-	if len(l.suspects) > 0 || len(l.facts.Findings) > 0 {
+	if l.suspects.n > 0 || len(l.facts.Findings) > 0 {
 		p.mu.Lock()
 		p.looks = append(p.looks, l)
 		p.mu.Unlock()
@@ -366,11 +437,43 @@ func (p *engine) record(l *look, ref reconcile.Reference, a answer) {
 		l.answer(ref, ledger.Present)
 	} else {
 		l.answer(ref, ledger.Unknown)
-		l.suspects = append(l.suspects, suspect{ref: ref, first: a, find: p.finding(l.target, ref, a)})
+		l.suspect(ref, a, p.opts.Clock.Now())
 		p.suspect.Add(1)
 	}
 	l.mu.Unlock()
 	p.progress("look")
+}
+
+// suspect keeps a reference for the second look. The caller holds l.mu.
+func (l *look) suspect(ref reconcile.Reference, a answer, at time.Time) {
+	f := first{ref: ref, at: at, verdict: a.verdict, reason: a.reason, failed: a.err != nil, throttled: errors.Is(a.err, objstore.ErrThrottled)}
+	if a.attrs.Location != (objstore.Location{}) || a.attrs.RequestID != "" || a.attrs.Size != 0 {
+		f.attrs = &a.attrs
+	}
+	var se *objstore.Error
+	if errors.As(a.err, &se) {
+		f.status, f.code, f.requestID = se.Status, se.Code, se.RequestID
+	}
+	if strings.HasSuffix(ref.Location.Key, ref.Path) {
+		f.ref.Path = ref.Location.Key[len(ref.Location.Key)-len(ref.Path):] // one text, not two
+	}
+	l.suspects.add(f)
+}
+
+// answer is what is left of the first answer, which is all that findings say of it.
+func (f *first) answer() answer {
+	a := answer{verdict: f.verdict, reason: f.reason}
+	if f.attrs != nil {
+		a.attrs = *f.attrs
+	}
+	if f.failed {
+		e := &objstore.Error{Status: f.status, Code: f.code, RequestID: f.requestID}
+		if f.throttled {
+			e.Err = objstore.ErrThrottled
+		}
+		a.err = e
+	}
+	return a
 }
 
 func (p *engine) progress(phase string) {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
-	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -57,9 +57,9 @@ func (p *engine) recall(ctx context.Context, l *look) error {
 	if err != nil {
 		return fmt.Errorf("%w: open findings of %s: %w", errMemory, l.target.Name, err)
 	}
-	l.known = make(map[string]ledger.Finding, len(open))
-	for _, f := range open {
-		l.known[f.Finding.FindingID] = f
+	l.known = make(map[string]*peersWord, len(open))
+	for i := range open {
+		l.known[open[i].Finding.FindingID] = wordOf(&open[i].Finding)
 	}
 	if l.facts.Version == nil || l.facts.Settled {
 		return nil
@@ -80,6 +80,25 @@ func (p *engine) recall(ctx context.Context, l *look) error {
 		l.facts.Blocks = append(l.facts.Blocks, reconcile.BlockedRolledBack)
 	}
 	return nil
+}
+
+// peersWord is what the last look was told by peers about an object. Nothing else of an
+// open finding is kept while a look runs; nil is a finding that no peer said anything of.
+type peersWord struct{ having, blockedBy []string }
+
+func wordOf(f *reconcile.Finding) *peersWord {
+	if len(f.PeersHaving) == 0 && !slices.ContainsFunc(f.BlockedBy, func(b string) bool { return strings.HasPrefix(b, reconcile.BlockedRungOpen) }) {
+		return nil
+	}
+	return &peersWord{having: f.PeersHaving, blockedBy: f.BlockedBy}
+}
+
+// finding is a finding that says as much.
+func (w *peersWord) finding() reconcile.Finding {
+	if w == nil {
+		return reconcile.Finding{}
+	}
+	return reconcile.Finding{PeersHaving: w.having, BlockedBy: w.blockedBy}
 }
 
 // answer notes what the look says of a finding that is open in the ledger. The
@@ -136,9 +155,18 @@ func (p *engine) sightings(ctx context.Context, ids []string) (map[string]ledger
 // acknowledged one leads to nothing, and a scheduled drop waits until the damage
 // was seen DropAfter ago.
 func (p *engine) weigh(ctx context.Context, fs []reconcile.Finding) error {
+	for part := range slices.Chunk(fs, confirmBatch) {
+		if err := p.weighPart(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *engine) weighPart(ctx context.Context, fs []reconcile.Finding) error {
 	ids := make([]string, len(fs))
-	for i, f := range fs {
-		ids[i] = f.FindingID
+	for i := range fs {
+		ids[i] = fs[i].FindingID
 	}
 	seen, now, err := p.sightings(ctx, ids)
 	if err != nil {
@@ -237,19 +265,13 @@ func (l *look) howChecked(findings []reconcile.Finding) check {
 	return checkSucceeded
 }
 
-// failedOtherwise reports whether anything is open for another reason than throttling. The reason that a finding shows may be one that the metadata
-// gave, or that of the controls; what the store said counts.
+// failedOtherwise reports whether anything is open for another reason than throttling.
+// The reason that a finding shows may be one that the metadata gave, or that of the
+// controls; what the store said counts.
 func (l *look) failedOtherwise(findings []reconcile.Finding) bool {
-	throttled := map[string]bool{}
-	for i := range l.suspects {
-		s := &l.suspects[i]
-		if errors.Is(s.second.err, objstore.ErrThrottled) || s.second.reason == reasonSeenOnce && errors.Is(s.first.err, objstore.ErrThrottled) {
-			throttled[s.find.FindingID] = true
-		}
-	}
 	return slices.ContainsFunc(findings, func(f reconcile.Finding) bool {
 		return f.Verdict.Open() && !f.Ref.Harmless && !slices.Contains(f.BlockedBy, reconcile.BlockedAcknowledged) &&
-			deref(f.Reason) != reconcile.ReasonThrottled && !throttled[f.FindingID]
+			deref(f.Reason) != reconcile.ReasonThrottled && !l.unanswered[f.FindingID]
 	})
 }
 

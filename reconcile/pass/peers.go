@@ -75,7 +75,7 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 		case waits && !droppable(s.find.Role):
 			// What can only be waited for is not asked for again before its time; what could
 			// be dropped is, since a drop needs today's word.
-			s.remember(peers, was, l.known[s.find.FindingID].Finding)
+			s.remember(peers, was, l.known[s.find.FindingID].finding())
 			continue
 		}
 		if err := p.enter(ctx, lane); err != nil {

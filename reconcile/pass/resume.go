@@ -78,11 +78,11 @@ func (p *engine) checkpoint(ctx context.Context, l *look) error {
 		return nil
 	}
 	l.mu.Lock()
-	n := int64(len(l.suspects))
+	n := int64(l.suspects.n)
 	cp := ledger.Checkpoint{Position: src.Position(), SourceID: p.sourceID(src), References: l.result.References - n, Checked: l.result.Checked - n,
 		Present: l.verdicts[reconcile.Present], Suspects: make([]string, 0, n)}
-	for i := range l.suspects {
-		cp.Suspects = append(cp.Suspects, l.suspects[i].ref.Path)
+	for _, f := range l.suspects.from(0) {
+		cp.Suspects = append(cp.Suspects, f.ref.Path)
 	}
 	l.mu.Unlock()
 	if n > maxSuspects {

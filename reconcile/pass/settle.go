@@ -16,17 +16,14 @@ func (p *engine) settleAll(ctx context.Context) error {
 	// Planning may read a little more metadata; an interrupted pass plans nothing.
 	actions := make([][]reconcile.PlanAction, len(p.looks))
 	found := make([][]reconcile.Finding, len(p.looks))
+	for i, l := range p.looks {
+		found[i], l.found = dedupe(l.found), nil
+	}
 	cooling, err := p.cooled(ctx, p.looks)
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	for i, l := range p.looks {
-		for _, s := range l.suspects {
-			if !s.drop {
-				found[i] = append(found[i], s.find)
-			}
-		}
-		found[i] = dedupe(found[i])
 		if len(found[i]) == 0 || ctx.Err() != nil {
 			continue
 		}
@@ -62,6 +59,8 @@ func (p *engine) settleAll(ctx context.Context) error {
 		if err := p.finish(ctx, l, found[i]); err != nil {
 			return err
 		}
+		// What is done with makes room for the next target.
+		found[i], p.looks[i] = nil, nil
 	}
 	return nil
 }
@@ -69,9 +68,16 @@ func (p *engine) settleAll(ctx context.Context) error {
 // whole reports whether nothing of the target stayed open: an incomplete look
 // never repairs.
 func whole(l *look, found []reconcile.Finding) bool {
-	open := func(f reconcile.Finding) bool { return f.Verdict.Open() && !f.Ref.Harmless }
+	open := func(fs []reconcile.Finding) bool {
+		for i := range fs {
+			if fs[i].Verdict.Open() && !fs[i].Ref.Harmless {
+				return true
+			}
+		}
+		return false
+	}
 	unread := func(n reconcile.NotChecked) bool { return slices.Contains(mustLook, n.Role) }
-	return l.brokenOff == "" && !slices.ContainsFunc(found, open) && !slices.ContainsFunc(l.facts.Findings, open) && !slices.ContainsFunc(l.facts.NotChecked, unread)
+	return l.brokenOff == "" && !open(found) && !open(l.facts.Findings) && !slices.ContainsFunc(l.facts.NotChecked, unread)
 }
 
 // addBlocks puts what forbids every destructive action of the target on each of
@@ -87,7 +93,7 @@ func addBlocks(fs []reconcile.Finding, blocks []string) {
 }
 
 func dedupe(fs []reconcile.Finding) []reconcile.Finding {
-	seen := map[string]bool{}
+	seen := make(map[string]bool, len(fs))
 	return slices.DeleteFunc(fs, func(f reconcile.Finding) bool {
 		dup := seen[f.FindingID]
 		seen[f.FindingID] = true
@@ -133,9 +139,10 @@ func (p *engine) passLimits(actions [][]reconcile.PlanAction, found [][]reconcil
 	}
 }
 
-// finish fixes the target's line and hands it and its findings on.
+// finish fixes the target's line and hands it and its findings on, which are the
+// caller's no more.
 func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Finding) error {
-	findings = dedupe(append(slices.Clone(l.facts.Findings), findings...))
+	findings = dedupe(slices.Insert(findings, 0, l.facts.Findings...))
 	r := &l.result
 	r.Findings = int64(len(findings))
 	countMetadata(r, l.facts.Findings, findings)
@@ -147,7 +154,8 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	if rows, ok := rowsAtRisk(findings); ok && l.target.Kind != kindBlobs {
 		r.RowsAtRisk = &rows
 	}
-	for _, f := range findings {
+	for i := range findings {
+		f := &findings[i]
 		l.verdicts[f.Verdict]++
 		if f.Verdict == reconcile.Missing && deref(f.Reason) == reasonLogEntry {
 			p.opts.Logger.Warn("an entry of the write-ahead log is gone that no generation holds yet: acknowledged rows may be lost", "target", l.target.Name, "path", f.Path)
@@ -187,7 +195,11 @@ func countMetadata(r *reconcile.TargetResult, metadata, all []reconcile.Finding)
 func (p *engine) publish(ctx context.Context, r reconcile.TargetResult, findings []reconcile.Finding, verdicts map[reconcile.Verdict]int64, flapped int64) error {
 	p.mu.Lock()
 	p.out.Targets = append(p.out.Targets, r)
-	p.out.Findings = append(p.out.Findings, findings...)
+	if len(p.out.Findings) == 0 {
+		p.out.Findings = findings // those of one broken table are not held twice
+	} else {
+		p.out.Findings = append(p.out.Findings, findings...)
+	}
 	t := &p.out.Totals
 	t.Targets++
 	t.TargetsByState[r.State]++
@@ -307,7 +319,8 @@ func stateOf(l *look, findings []reconcile.Finding) (reconcile.State, *string) {
 // ok is false when there is damage whose rows nobody knows and none whose rows are
 // known.
 func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
-	most := map[string]int64{}
+	// Fragments apart from the rest, which has longer names and is rare.
+	most, fragments := map[string]int64{}, map[uint64]int64{}
 	unknown := false
 	for i := range findings {
 		f := &findings[i]
@@ -316,15 +329,20 @@ func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
 		case !f.Verdict.Damaged() || f.Ref.Harmless || !held:
 		case f.RowsAtRisk == nil:
 			unknown = true
-		default:
+		case f.FragmentID != nil:
 			// A sidecar holds values of some of its fragment's rows, a data file of all.
+			fragments[*f.FragmentID] = max(fragments[*f.FragmentID], *f.RowsAtRisk)
+		default:
 			most[f.RowsKey()] = max(most[f.RowsKey()], *f.RowsAtRisk)
 		}
 	}
 	for _, n := range most {
 		rows += n
 	}
-	return rows, len(most) > 0 || !unknown
+	for _, n := range fragments {
+		rows += n
+	}
+	return rows, len(most)+len(fragments) > 0 || !unknown
 }
 
 // sortOutcome gives targets and findings a stable order whatever finished first.
