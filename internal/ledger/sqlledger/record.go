@@ -29,8 +29,9 @@ func (l *Ledger) RecordTarget(ctx context.Context, r ledger.TargetRecord) (ledge
 	return sum, nil
 }
 
-// sortOut tells the findings that are open from those that are answered.
-func sortOut(r ledger.TargetRecord) ([]reconcile.Finding, map[string]ledger.Answer, error) {
+// sortOut tells the findings that are open from those that are answered. They are the
+// caller's own, since there may be very many.
+func sortOut(r ledger.TargetRecord) ([]*reconcile.Finding, map[string]ledger.Answer, error) {
 	if r.PassID == "" || r.Target.URI == "" {
 		return nil, nil, errors.New("no pass or no target")
 	}
@@ -40,9 +41,10 @@ func sortOut(r ledger.TargetRecord) ([]reconcile.Finding, map[string]ledger.Answ
 			answers[id] = a
 		}
 	}
-	findings := make([]reconcile.Finding, 0, len(r.Findings))
+	findings := make([]*reconcile.Finding, 0, len(r.Findings))
 	seen := make(map[string]bool, len(r.Findings))
-	for _, f := range r.Findings {
+	for i := range r.Findings {
+		f := &r.Findings[i]
 		switch f.Verdict {
 		case reconcile.Present:
 			return nil, nil, fmt.Errorf("finding %s is present", f.FindingID)
@@ -62,7 +64,7 @@ func sortOut(r ledger.TargetRecord) ([]reconcile.Finding, map[string]ledger.Answ
 	return findings, answers, nil
 }
 
-func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, findings []reconcile.Finding, answers map[string]ledger.Answer) (ledger.TargetSummary, error) {
+func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, findings []*reconcile.Finding, answers map[string]ledger.Answer) (ledger.TargetSummary, error) {
 	var sum ledger.TargetSummary
 	var began time.Time
 	found, err := one(ctx, c, "SELECT started_at FROM reconcile.passes WHERE pass_id = $1", []any{text(r.PassID)}, &began)
@@ -95,22 +97,8 @@ func record(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, f
 		return sum, err
 	}
 	sum.Stale = int64(len(findings) - len(fresh))
-	findings = fresh
-	if err := stageFindings(ctx, c, now, r, findings); err != nil {
+	if err := recordFindings(ctx, c, now, r, fresh, &sum); err != nil {
 		return sum, err
-	}
-	if len(findings) > 0 {
-		_, err := one(ctx, c, `SELECT count(*) FILTER (WHERE f.finding_id IS NULL), count(*) FILTER (WHERE f.resolved_at IS NOT NULL)
-			FROM incoming_findings i LEFT JOIN reconcile.findings f ON f.finding_id = i.finding_id`, nil, &sum.New, &sum.Reopened)
-		if err != nil {
-			return sum, err
-		}
-		if _, err := c.Exec(ctx, upsertFindings); err != nil {
-			return sum, err
-		}
-		if _, err := c.Exec(ctx, upsertSightings); err != nil {
-			return sum, err
-		}
 	}
 	if sum.Resolved, err = resolve(ctx, c, now, r, began, answers); err != nil {
 		return sum, err
@@ -202,7 +190,7 @@ func columnNames(columns []string) []string {
 	return names
 }
 
-func findingValues(r ledger.TargetRecord, f reconcile.Finding) []any {
+func findingValues(r ledger.TargetRecord, f *reconcile.Finding) []any {
 	return []any{
 		text(f.FindingID), text(r.Target.URI), text(r.Target.Name), text(r.Target.Store), f.Role.String(), text(f.Path), text(f.URL), version(&f.Version), list(f.Scopes),
 		signed(f.FragmentID), f.Verdict.String(), textPtr(f.Reason), f.ExpectedSize, f.ObservedSize, textPtr(f.ExpectedChecksum), textPtr(f.ObservedChecksum),
@@ -212,17 +200,46 @@ func findingValues(r ledger.TargetRecord, f reconcile.Finding) []any {
 	}
 }
 
-func stageFindings(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, findings []reconcile.Finding) error {
-	if len(findings) == 0 {
-		return nil
+// recordFindings takes findings in and counts those that are new or open again.
+func recordFindings(ctx context.Context, c Conn, now time.Time, r ledger.TargetRecord, findings []*reconcile.Finding, sum *ledger.TargetSummary) error {
+	// In the order of inOrder over all parts.
+	slices.SortFunc(findings, func(a, b *reconcile.Finding) int { return strings.Compare(a.FindingID, b.FindingID) })
+	first := true
+	for part := range slices.Chunk(findings, stagedAtOnce) {
+		if !first {
+			// Not every database empties the table before the transaction ends.
+			if _, err := c.Exec(ctx, "DELETE FROM incoming_findings"); err != nil {
+				return err
+			}
+		}
+		first = false
+		rows := make([][]any, len(part))
+		for i, f := range part {
+			rows[i] = append(findingValues(r, f), now, text(r.PassID), ledger.CountsAsDamage(f.Verdict) && !f.Ref.Harmless)
+		}
+		if err := c.Stage(ctx, "incoming_findings", slices.Concat(findingColumns, sightingColumns), rows); err != nil {
+			return err
+		}
+		var fresh, again int64
+		_, err := one(ctx, c, `SELECT count(*) FILTER (WHERE f.finding_id IS NULL), count(*) FILTER (WHERE f.resolved_at IS NOT NULL)
+			FROM incoming_findings i LEFT JOIN reconcile.findings f ON f.finding_id = i.finding_id`, nil, &fresh, &again)
+		if err != nil {
+			return err
+		}
+		sum.New, sum.Reopened = sum.New+fresh, sum.Reopened+again
+		if _, err := c.Exec(ctx, upsertFindings); err != nil {
+			return err
+		}
+		if _, err := c.Exec(ctx, upsertSightings); err != nil {
+			return err
+		}
 	}
-	rows := make([][]any, len(findings))
-	for i, f := range findings {
-		rows[i] = append(findingValues(r, f), now, text(r.PassID), ledger.CountsAsDamage(f.Verdict) && !f.Ref.Harmless)
-	}
-	inOrder(rows)
-	return c.Stage(ctx, "incoming_findings", slices.Concat(findingColumns, sightingColumns), rows)
+	return nil
 }
+
+// stagedAtOnce bounds the rows on their way: a row takes more room than its finding, and
+// the database that keeps staged ones in this process's memory keeps as many.
+const stagedAtOnce = 4096
 
 // inOrder sorts rows by their first column, the key of a finding, which is a digest: in
 // the order of the index each of its pages is met once, and two that write the same
@@ -264,7 +281,7 @@ ON CONFLICT (pass_id, finding_id) DO UPDATE SET event = 'seen', verdict = exclud
 
 // withoutStale leaves out what another pass saw resolved after this one began: a pass
 // that was held up does not open again what was healed meanwhile.
-func withoutStale(ctx context.Context, c Conn, r ledger.TargetRecord, began time.Time, findings []reconcile.Finding) ([]reconcile.Finding, error) {
+func withoutStale(ctx context.Context, c Conn, r ledger.TargetRecord, began time.Time, findings []*reconcile.Finding) ([]*reconcile.Finding, error) {
 	if len(findings) == 0 {
 		return nil, nil
 	}
@@ -279,7 +296,7 @@ func withoutStale(ctx context.Context, c Conn, r ledger.TargetRecord, began time
 	if err != nil || len(healed) == 0 {
 		return findings, err
 	}
-	return slices.DeleteFunc(slices.Clone(findings), func(f reconcile.Finding) bool { return healed[text(f.FindingID)] }), nil
+	return slices.DeleteFunc(slices.Clone(findings), func(f *reconcile.Finding) bool { return healed[text(f.FindingID)] }), nil
 }
 
 // resolve ends the open findings that the look answers. A look that began before the
