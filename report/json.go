@@ -1,7 +1,10 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,13 +20,54 @@ const MaxJSONFindings = 10_000
 // null, arrays never null. Beyond [MaxJSONFindings] findings it sets
 // findings_truncated. The caller's pass is not changed.
 func JSON(w io.Writer, pass reconcile.Pass) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // paths and error texts hold & and <
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(document(pass)); err != nil {
+	if err := writeDocument(w, document(pass)); err != nil {
 		return fmt.Errorf("write json report: %w", err)
 	}
 	return nil
+}
+
+// writeDocument writes findings one by one: the encoder would hold the text of all of
+// them, several times over.
+func writeDocument(w io.Writer, p reconcile.Pass) error {
+	findings := p.Findings
+	p.Findings = findings[:0:0]
+	var doc bytes.Buffer
+	if err := indented(&doc, "", p); err != nil {
+		return err
+	}
+	// A line break cannot stand inside a JSON string, so this is the member itself.
+	const member = "\n  \"findings\": ["
+	at := bytes.Index(doc.Bytes(), []byte(member))
+	if at < 0 {
+		return errors.New("the document has no findings")
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	_, _ = out.Write(doc.Next(at + len(member))) // Flush tells
+	var one bytes.Buffer
+	for i := range findings {
+		one.Reset()
+		if err := indented(&one, "    ", findings[i]); err != nil {
+			return err
+		}
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		_, _ = out.WriteString("\n    ")
+		_, _ = out.Write(bytes.TrimSuffix(one.Bytes(), []byte("\n")))
+	}
+	if len(findings) > 0 {
+		_, _ = out.WriteString("\n  ")
+	}
+	_, _ = out.Write(doc.Bytes())
+	return out.Flush()
+}
+
+// indented encodes v with every line but its first behind prefix.
+func indented(w io.Writer, prefix string, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // paths and error texts hold & and <
+	enc.SetIndent(prefix, "  ")
+	return enc.Encode(v)
 }
 
 // document is a copy of pass that marshals as the contract says.
