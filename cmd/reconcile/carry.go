@@ -140,6 +140,7 @@ func (w *work) carry(ctx context.Context, out *pass.Outcome, settled *settledRep
 	if w.mend, err = w.mendOptions(); err != nil {
 		return err
 	}
+	w.keepKnown(actions)
 	if actions, err = w.healNodes(ctx, out, actions); err != nil {
 		return err
 	}
@@ -329,11 +330,32 @@ func (w *work) remembered(out *pass.Outcome) {
 	for _, t := range out.Targets {
 		by[[2]string{t.Store, t.Target}] = t.URI
 	}
-	for _, f := range out.Findings {
-		uri := by[[2]string{f.Store, f.Target}]
-		k := w.known[uri]
-		k.findings = append(k.findings, f)
-		w.known[uri] = k
+	// Those of a target lie side by side, and are shared as long as nothing is done to them.
+	for rest := out.Findings; len(rest) > 0; {
+		name := [2]string{rest[0].Store, rest[0].Target}
+		n := 1
+		for n < len(rest) && rest[n].Store == name[0] && rest[n].Target == name[1] {
+			n++
+		}
+		k := w.known[by[name]]
+		if k.findings == nil {
+			k.findings = rest[:n:n]
+		} else {
+			k.findings = append(k.findings, rest[:n]...)
+		}
+		w.known[by[name]], rest = k, rest[n:]
+	}
+}
+
+// keepKnown makes what the ledger was told of the targets of actions independent of the
+// outcome, where repairs write.
+func (w *work) keepKnown(actions []reconcile.PlanAction) {
+	kept := map[string]bool{}
+	for _, a := range actions {
+		if k, ok := w.known[a.URI]; ok && !kept[a.URI] {
+			kept[a.URI] = true
+			w.known[a.URI] = knownTarget{state: k.state, findings: slices.Clone(k.findings)}
+		}
 	}
 }
 

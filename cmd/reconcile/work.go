@@ -150,7 +150,7 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	}
 	w.log.Info("look begins", "targets", len(w.found.targets))
 	opts := w.options()
-	opts.Sink, opts.Progress, opts.Budget = sink, p.show, w.budget()
+	opts.Sink, opts.Progress, opts.Budget = sink, thrifty(p.show), w.budget()
 	opts.Problems, opts.ProblemFindings = append(w.found.problems, w.cooling...), w.found.findings
 	out, err := pass.Look(ctx, w.found.targets, opts)
 	p.done()
