@@ -172,6 +172,7 @@ func TestPostgresAnswersTheDocumentedQuestionsOverSeveralPasses(t *testing.T) {
 		{"change,target,verdict", "resolved|table:t|missing"},
 		{"", ""}, // INSERT of a failure
 		{"target,action,state", ""},
+		{"target,open_findings,rows_at_risk", "table:u|1|10; table:w|1"},
 	}
 	statements := documentedQueries(t, false)
 	if len(statements) != len(want) {
