@@ -25,6 +25,8 @@ type candidate struct {
 	// etag is that of the copy that was fetched last, and disproved that of one that
 	// failed its proof each time it was fetched; empty when not told, or not the same.
 	etag, disproved string
+	// silent: the last fetch ended without a whole answer.
+	silent bool
 }
 
 // choice is what became of the candidates.
@@ -36,6 +38,7 @@ type choice struct {
 	unproven  bool
 	saidNo    []string
 	disproved map[string]string
+	silent    []string
 	refused   []Attempt
 	errs      []error
 }
@@ -87,6 +90,9 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 					c.disproved[cand.source] = disproved
 				}
 			}
+		}
+		if cand.peer != nil && cand.silent {
+			c.silent = append(c.silent, cand.source)
 		}
 		c.errs = append(c.errs, fmt.Errorf("%s: %w", cand.source, perr))
 		c.refused = append(c.refused, Attempt{cand.action, cand.source, perr})
@@ -251,7 +257,7 @@ func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof str
 
 func (m *Mender) fetchOnce(ctx context.Context, job Job, cand *candidate) (proof string, err error) {
 	recorded := job.Finding.Ref.Size
-	cand.etag = ""
+	cand.etag, cand.silent = "", false
 	room, err := m.room(ctx, recorded)
 	if err != nil {
 		return "", err
@@ -263,14 +269,17 @@ func (m *Mender) fetchOnce(ctx context.Context, job Job, cand *candidate) (proof
 	}()
 	body, at, err := cand.open(ctx)
 	if err != nil {
+		cand.silent = !errors.Is(err, objstore.ErrNotExist) || errors.Is(err, objstore.ErrNoSuchBucket)
 		return "", err
 	}
 	defer body.Close()
+	read := &readErr{r: body}
 	cand.etag = at.ETag
 	if recorded > 0 && at.Size != objstore.Unknown && at.Size != recorded {
 		return "", fmt.Errorf("%w: it has %d bytes, recorded are %d", errDisproved, at.Size, recorded)
 	}
-	if cand.copy, err = stage(ctx, m.opts.Dir, room.bytes, body, at.Size); err != nil {
+	if cand.copy, err = stage(ctx, m.opts.Dir, room.bytes, read, at.Size); err != nil {
+		cand.silent = read.err != nil || errors.Is(err, errShort)
 		if errors.Is(err, errTooLarge) && recorded > 0 {
 			err = fmt.Errorf("%w: it has more than the %d bytes that are recorded", errDisproved, recorded)
 		}

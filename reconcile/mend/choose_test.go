@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -226,7 +227,7 @@ func TestNoCopyAnywhereSaysWhoSaidNo(t *testing.T) {
 	r.peers(says("p", errAbsent), has("q", bad), says("r", errDown))
 	res := r.mend(t.Context())
 	r.is(res, mend.Failed, "")
-	if d := cmp.Diff([]string{"p", "q"}, res.SaidNo); d != "" {
+	if d := cmp.Diff([][]string{{"p", "q"}, {"r"}}, [][]string{res.SaidNo, res.Silent}); d != "" {
 		t.Error(d)
 	}
 	for _, want := range []string{"p: ", "q: ", "another checksum", "r: connection refused"} {
@@ -459,8 +460,23 @@ func TestAFolderThatCannotBeWrittenIsNobodysNo(t *testing.T) {
 	r.peers(has("p", good))
 	res := r.mend(t.Context())
 	r.is(res, mend.Failed, "")
-	if len(res.SaidNo) != 0 {
-		t.Errorf("%q said no", res.SaidNo)
+	if len(res.SaidNo)+len(res.Silent) != 0 {
+		t.Errorf("%q said no, %q nothing", res.SaidNo, res.Silent)
+	}
+}
+
+func TestABodyThatBreaksOffIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]io.Reader{"an error in the middle": io.MultiReader(bytes.NewReader(good[:2]), iotest.ErrReader(errDown)), "an early end": bytes.NewReader(good[:2])} {
+		r := newRig(t, false)
+		r.peers(&peer{name: "p", fetch: func(int) (io.ReadCloser, objstore.Attrs, error) {
+			return io.NopCloser(body), objstore.Attrs{Size: int64(len(good))}, nil
+		}})
+		res := r.mend(t.Context())
+		r.is(res, mend.Failed, "")
+		if len(res.SaidNo) != 0 || !slices.Equal(res.Silent, []string{"p"}) {
+			t.Errorf("%s: %q said no, %q nothing", name, res.SaidNo, res.Silent)
+		}
 	}
 }
 

@@ -88,6 +88,8 @@ type Result struct {
 	// and failed its proof: peer and ETag (objstore.Attrs). Never a copy that is merely
 	// unproven or disputed, nor one without an ETag.
 	Disproved map[string]string
+	// Silent are the peers whose answer was none, or ended before the copy was whole.
+	Silent []string
 	// Refused are the copies that were tried before the one that was taken, or all of
 	// them when none was.
 	Refused []Attempt
@@ -153,7 +155,7 @@ func (m *Mender) Prepare(ctx context.Context, job Job) (*Prepared, Result) {
 		if ctx.Err() != nil {
 			return done(Result{Err: context.Cause(ctx)})
 		}
-		r := Result{Err: errors.Join(err, c.why()), SaidNo: c.saidNo, Disproved: c.disproved, Refused: c.refused}
+		r := Result{Err: errors.Join(err, c.why()), SaidNo: c.saidNo, Disproved: c.disproved, Silent: c.silent, Refused: c.refused}
 		if err == nil && (c.unproven || present(job.Finding.Verdict)) {
 			// Bytes that are there stay, whatever else turned up.
 			r.Outcome, r.Reason = Refused, reconcile.BlockedReplaceUnproven

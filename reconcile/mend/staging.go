@@ -78,13 +78,30 @@ func stage(ctx context.Context, dir string, most int64, body io.Reader, promised
 	case n > most:
 		err = errTooLarge
 	case promised != objstore.Unknown && n != promised:
-		err = fmt.Errorf("%d bytes came of %d that were promised", n, promised)
+		err = fmt.Errorf("%w: %d bytes came of %d", errShort, n, promised)
 	}
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// errShort: the source sent less than it promised.
+var errShort = errors.New("not what was promised")
+
+// readErr remembers an error of the source, as opposed to one of the staging.
+type readErr struct {
+	r   io.Reader
+	err error
+}
+
+func (e *readErr) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && err != io.EOF {
+		e.err = err
+	}
+	return n, err
 }
 
 // untilDone ends a copy when the context does.

@@ -248,6 +248,9 @@ func (m *mending) settled(ctx context.Context, f *reconcile.Finding, r mend.Resu
 	if !cut {
 		m.tell(ctx, f, r, rec)
 	}
+	if !unwritten && r.Outcome == mend.Failed {
+		m.out.codes = append(m.out.codes, reconcile.ExitCommitFailed) // a write was sent and did not land
+	}
 }
 
 // noteRefused records the copies that were tried in vain before one was good. When none
@@ -318,6 +321,9 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	m.opts.Logger.Warn("an object could not be brought back", "target", m.t.Name, "path", f.Path, "outcome", rec.RepairOutcome.State, "err", r.Err)
 	if r.Reason == reconcile.BlockedReplaceUnproven || r.Reason == reconcile.BlockedReplaceWouldLose || r.Reason == reconcile.BlockedOutsideRoot {
 		f.BlockedBy = append(f.BlockedBy, r.Reason)
+	}
+	for _, name := range r.Silent {
+		f.BlockedBy = append(f.BlockedBy, reconcile.BlockedRungOpen+name)
 	}
 	if r.Outcome == mend.Refused && r.Reason != mend.ReasonSuperseded {
 		m.setState(m.t, reconcile.StateRefused, r.Reason)

@@ -858,3 +858,46 @@ func TestAcknowledgedDamageIsLeftAlone(t *testing.T) {
 	}
 	p.absent("a")
 }
+
+func TestAWriteThatTheStoreRefusesDidNotLand(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, false, "a")
+	p.gone("a")
+	x := newPeer("x")
+	x.has["a"] = content("a")
+	p.peers = []reconcile.Peer{x}
+	p.fault.Add(faultstore.Rule{Op: "create", Key: "att/a", Effect: faultstore.Status(403, "AccessDenied")})
+	out := p.pass()
+	if d := cmp.Diff([]string{"a failed"}, p.states(out)); d != "" {
+		t.Error(d)
+	}
+	if out.Exit() != reconcile.ExitCommitFailed {
+		t.Errorf("exit %d", out.Exit())
+	}
+}
+
+func TestAPeerThatFailsInTheMiddleLeavesItsRungOpen(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, false, "a")
+	p.gone("a")
+	x := newPeer("x")
+	x.has["a"] = content("a")
+	p.peers = []reconcile.Peer{tongueTied{x}}
+	out := p.pass()
+	if d := cmp.Diff([]string{"a failed"}, p.states(out)); d != "" {
+		t.Error(d)
+	}
+	if f := finding(t, out, "a"); !slices.Equal(f.BlockedBy, []string{reconcile.BlockedRungOpen + "x"}) {
+		t.Errorf("blocked by %q", f.BlockedBy)
+	}
+	if out.Exit() != reconcile.ExitDivergence {
+		t.Errorf("exit %d", out.Exit())
+	}
+}
+
+// tongueTied answers for objects, and then not with them.
+type tongueTied struct{ *fakePeer }
+
+func (tongueTied) Fetch(context.Context, reconcile.Reference) (io.ReadCloser, objstore.Attrs, error) {
+	return nil, objstore.Attrs{}, errors.New("connection reset")
+}
