@@ -46,8 +46,9 @@ repair: {max_fragments: 6, deletion_files: drop_fragment}
 func TestTheConfigurationSpeaksWhereNoFlagDoes(t *testing.T) {
 	t.Parallel()
 	s := parseSettings(t, twoStores)
+	by := factory.S3Options{Endpoint: "http://h:1", Region: "eu"}
 	want := []place{
-		{uri: "s3://bucket/a", name: "a", versions: reconcile.VersionsAll, external: true},
+		{uri: "s3://bucket/a", name: "a", s3: by, versions: reconcile.VersionsAll, external: true},
 		{uri: "/srv/b", name: "b", noVersioning: true},
 	}
 	if d := cmp.Diff(want, s.places, cmp.AllowUnexported(place{})); d != "" {
@@ -62,7 +63,7 @@ func TestTheConfigurationSpeaksWhereNoFlagDoes(t *testing.T) {
 	if s.stores.MaxRequestsPerSecond != 5 {
 		t.Errorf("stores %+v", s.stores)
 	}
-	over := []factory.Override{{Root: "s3://bucket/a", S3: factory.S3Options{Endpoint: "http://h:1", Region: "eu", PathStyle: "auto"}}}
+	over := []factory.Override{{Root: "s3://bucket/a", S3: by}}
 	if d := cmp.Diff(over, s.stores.PerPrefix); d != "" {
 		t.Errorf("overrides (-want +got):\n%s", d)
 	}
