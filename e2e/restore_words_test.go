@@ -3,12 +3,14 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/rocketkeep/reconcile/internal/lancetest"
 	"github.com/rocketkeep/reconcile/internal/servertest"
 )
 
@@ -112,4 +114,71 @@ func (l *ladder) versions(key string) map[string]bool {
 		ids[*m.VersionId] = true
 	}
 	return ids
+}
+
+// versioned is a real dataset in a bucket that keeps versions.
+func versioned(t *testing.T, fixture string) *ladder {
+	t.Helper()
+	s := servertest.Versitygw(t)
+	s.EnableVersions(t)
+	l := newLadder(t, s)
+	l.local = lancetest.CopyFixture(t, fixture, filepath.Join(l.dir, "other"))
+	for _, key := range s.Keys(t, "r/t.lance/") {
+		l.remove(key)
+		for id := range l.versions(key) {
+			s.RemoveVersion(t, key, id)
+		}
+	}
+	l.upload("r/t.lance")
+	return l
+}
+
+// glob is the first file of the dataset that a pattern names.
+func (l *ladder) glob(pattern string) string {
+	l.t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.local, filepath.FromSlash(pattern)))
+	if err != nil || len(files) == 0 {
+		l.t.Fatalf("nothing is called %s, %v", pattern, err)
+	}
+	rel, err := filepath.Rel(l.local, files[0])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return filepath.ToSlash(rel)
+}
+
+// What no repair brings back is not promised: neither by check, nor by the run after it,
+// which tries nothing.
+func TestOnlyWhatARepairCanRestoreIsPromised(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, fixture, file string
+		action              string
+		blocked             []string
+		text                string
+	}{
+		{"a generation's manifest", "0.39.0/memwal", "_mem_wal/*/*_gen_*/_versions/*.manifest", "none", []string{}, "aws s3api copy-object --bucket bucket --key r/t.lance/_mem_wal/"},
+		{"a generation's key index", "0.39.0/memwal", "_mem_wal/*/*_gen_*/_pk_index/page_data.lance", "restore", []string{"replace_unproven"}, "two peers that hold the same bytes"},
+		{"a blob sidecar", "0.39.0/blob", "data/*/*.blob", "restore", []string{"replace_unproven"}, "two peers that hold the same bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := versioned(t, c.fixture)
+			file := l.glob(c.file)
+			l.remove("r/t.lance/" + file)
+			holds := func(d document) {
+				t.Helper()
+				if len(d.Repairs) != 0 || len(d.Findings) != 1 || d.Findings[0].Verdict != "recoverable" || d.Findings[0].ProposedAction != c.action || !slices.Equal(d.Findings[0].BlockedBy, c.blocked) {
+					t.Errorf("%+v, repairs %v", d.Findings, d.Repairs)
+				}
+			}
+			check := []string{"check", "--config", l.config}
+			holds(runIn(t, l.dir, l.s.Env(), append(check, "--output", "json")...).exit(3).pass())
+			out := strings.Join(strings.Fields(runIn(t, l.dir, l.s.Env(), append(check, "--progress", "never")...).exit(3).stdout), " ")
+			if !strings.Contains(out, c.text) || !strings.Contains(out, "aws s3api copy-object") || !strings.Contains(out, "?versionId=") || strings.Contains(out, "Other bytes are there") {
+				t.Errorf("the text:\n%s", out)
+			}
+			holds(l.run().pass())
+		})
+	}
 }

@@ -121,6 +121,8 @@ type Finding struct {
 	// Restorable: an older version of the object can be brought back. It is not part
 	// of any report; Recoverable and ProposedAction say it there.
 	Restorable bool `json:"-"`
+	// RestorableVersion is the id of that version, the newest of them.
+	RestorableVersion string `json:"-"`
 	// SaidNo are those of PeersAsked that said in this look that they have no copy. It is
 	// not part of any report; PeersHaving and BlockedBy say it there.
 	SaidNo []string `json:"-"`

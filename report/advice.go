@@ -45,6 +45,10 @@ type subject struct {
 	// copies is what is known of copies, and peers are who said it.
 	copies copies
 	peers  []string
+	// copyBack are commands that put an older version of the first objects back, where
+	// one is known; byHand: no repair does.
+	copyBack []string
+	byHand   bool
 }
 
 // advice is the next step: a sentence, lines to be given to someone as they are,
@@ -130,7 +134,7 @@ func (a adviser) forCleanTarget(s subject) advice {
 }
 
 func (a adviser) forVerdict(s subject) advice {
-	if metadataRole(s.role) && s.verdict.Damaged() && s.verdict != reconcile.Archived {
+	if (metadataRole(s.role) || s.byHand) && s.verdict.Damaged() && s.verdict != reconcile.Archived {
 		return a.forMetadata(s)
 	}
 	if a, ok := a.forCopies(s); ok {
@@ -180,10 +184,17 @@ func metadataRole(r reconcile.Role) bool {
 
 func (a adviser) forMetadata(s subject) advice {
 	text := "Metadata is never written by a repair. Keep writers away and bring the object back from a bucket version or a backup"
+	if len(s.copyBack) > 0 {
+		text = "Metadata is never written by a repair. Keep writers away and copy the older version back"
+	}
 	if s.until != nil {
 		text += " before " + moment(*s.until)
 	}
-	return advice{text: text + ", then check again.", commands: a.check(s)}
+	text += ", then check again"
+	if s.byHand {
+		text += ": what it names is looked for, and brought back, from then on"
+	}
+	return advice{text: text + ".", verbatim: s.copyBack, commands: a.check(s)}
 }
 
 // forLostDeletion: without its deletion file a fragment would show rows again that

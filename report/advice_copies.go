@@ -1,6 +1,17 @@
 package report
 
-import "github.com/rocketkeep/reconcile/reconcile"
+import (
+	"net/url"
+	"strings"
+
+	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
+)
+
+// absent: nothing is there.
+func absent(v reconcile.Verdict) bool {
+	return v == reconcile.Missing || v == reconcile.Recoverable || v == reconcile.Lost
+}
 
 // neverDropped: no repair of these ends in a commit, since none would mend anything.
 func neverDropped(r reconcile.Role) bool {
@@ -61,6 +72,13 @@ func (a adviser) forCopies(s subject) (_ advice, ok bool) {
 			text += ": nothing is dropped, since only an explicit no counts."
 		}
 		return advice{text: text + " Look at its health and your rights there, then check again.", commands: a.check(s, a.command.later()...)}, true
+	case s.copies == copyUnproven && absent(s.verdict):
+		text := "No copy is proven by what is recorded, and neither an older version nor one peer proves itself: only two peers that hold the same bytes bring it back. "
+		if len(s.copyBack) == 0 {
+			return advice{text: text + "Configure another peer that has it, or put it in the place above yourself, then check again.", commands: a.check(s)}, true
+		}
+		return advice{text: text + "Configure two that have it, or copy the older version back yourself when you know it for the right one, then check again.",
+			verbatim: s.copyBack, commands: a.check(s)}, true
 	case s.copies == copyUnproven:
 		return advice{text: "Other bytes are there than recorded, and no copy proves to be the ones that were recorded: the record may be what is wrong. The bytes stay as they are. " +
 			"Find out which of both is right, correct the record or put the right object there, then check again.", commands: a.check(s)}, true
@@ -99,4 +117,19 @@ func (a adviser) forCopyAtPeer(s subject) advice {
 		return advice{text: text + ". It is proven before it is written, and no row is lost:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
 	}
 	return advice{text: text + ". The plan names what to fetch, and from where:", commands: a.plan(s)}
+}
+
+// copyBack are the commands that put an older version of the group's first objects back
+// in their place.
+func (g *group) copyBack() []string {
+	var out []string
+	for _, f := range g.findings[:min(len(g.findings), maxPerGroup)] {
+		loc, err := objstore.Parse(f.URL)
+		if err != nil || loc.Scheme != "s3" || f.RestorableVersion == "" {
+			continue
+		}
+		from := strings.ReplaceAll((&url.URL{Path: loc.Bucket + "/" + loc.Key}).EscapedPath(), "+", "%2B") + "?versionId=" + url.QueryEscape(f.RestorableVersion)
+		out = append(out, ShellLine("aws", "s3api", "copy-object", "--bucket", loc.Bucket, "--key", loc.Key, "--copy-source", from))
+	}
+	return out
 }

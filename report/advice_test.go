@@ -167,6 +167,15 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 		{"a copy would lose bytes", func(s *subject) {
 			s.finding, s.verdict, s.copies = true, reconcile.Unreadable, copyLosesBytes
 		}},
+		{"no copy of what is absent is proven", func(s *subject) {
+			s.finding, s.verdict, s.role, s.copies = true, reconcile.Missing, reconcile.RoleBlobSidecar, copyUnproven
+		}},
+		{"an older version alone proves nothing", func(s *subject) {
+			s.finding, s.verdict, s.role, s.copies, s.copyBack = true, reconcile.Recoverable, reconcile.RoleBlobSidecar, copyUnproven, []string{"aws s3api copy-object …"}
+		}},
+		{"an older version of a generation's manifest", func(s *subject) {
+			s.finding, s.verdict, s.role, s.byHand, s.copyBack = true, reconcile.Recoverable, reconcile.RoleWALGeneration, true, []string{"aws s3api copy-object …"}
+		}},
 		{"an earlier try failed", func(s *subject) {
 			s.finding, s.verdict, s.copies, s.retryAt, s.blocked = true, reconcile.Recoverable, copyWaits, &until, true
 		}},

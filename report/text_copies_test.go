@@ -215,3 +215,23 @@ func TestAnObjectThatWaitsSaysUntilWhen(t *testing.T) {
 		}
 	}
 }
+
+// The command that puts an older version back names exactly that version, whatever is in
+// its key.
+func TestAnOlderVersionIsCopiedBackByItsId(t *testing.T) {
+	t.Parallel()
+	f := reconcile.Finding{Role: reconcile.RoleWALGeneration, Verdict: reconcile.Recoverable, Restorable: true, RestorableVersion: "3/L4+x", URL: "s3://rk/a b/x+y's.manifest"}
+	g := &group{key: keyOf(&f), findings: []*reconcile.Finding{&f}}
+	want := `aws s3api copy-object --bucket rk --key 'a b/x+y'\''s.manifest' --copy-source 'rk/a%20b/x%2By%27s.manifest?versionId=3%2FL4%2Bx'`
+	if got := g.copyBack(); !g.key.byHand || len(got) != 1 || got[0] != want {
+		t.Errorf("%q\n%q", got, want)
+	}
+	f.ProposedAction = reconcile.ActionRestore
+	if keyOf(&f).byHand {
+		t.Error("a repair brings it back")
+	}
+	f.URL = "file:///srv/x.manifest"
+	if got := g.copyBack(); len(got) != 0 {
+		t.Errorf("on files: %q", got)
+	}
+}

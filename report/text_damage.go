@@ -31,6 +31,8 @@ type groupKey struct {
 	// everything: blocked by everything_missing.
 	everything bool
 	copies     copies
+	// byHand: an older version can be brought back, and no repair does it.
+	byHand bool
 }
 
 func keyOf(f *reconcile.Finding) groupKey {
@@ -42,6 +44,7 @@ func keyOf(f *reconcile.Finding) groupKey {
 	if !k.everything {
 		k.copies = copiesOf(f)
 	}
+	k.byHand = f.Restorable && f.ProposedAction == reconcile.ActionNone && f.Role == reconcile.RoleWALGeneration
 	k.harmless = f.Ref.Harmless || f.Role == reconcile.RoleTransaction || k.reason == reconcile.ReasonDeadFile
 	return k
 }
@@ -189,6 +192,7 @@ func (g *group) subject(s subject) subject {
 	s.withoutRow = slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedHalfDeleted) })
 	s.role, s.url = g.key.role, g.findings[0].URL
 	s.copies, s.peers = g.key.copies, g.peers()
+	s.byHand, s.copyBack = g.key.byHand, g.copyBack()
 	for _, f := range g.findings {
 		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {
 			s.until = u

@@ -419,8 +419,12 @@ func (c *Collection) Propose(_ context.Context, findings []reconcile.Finding, _ 
 		case c.opts.ReportOnly:
 		case c.isContradicted(f.Path):
 			f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
-		case f.Restorable:
+		case f.Restorable && (c.Provable(f.Ref) || !f.PeersMayAgree()):
 			f.ProposedAction = reconcile.ActionRestore
+			if !c.Provable(f.Ref) {
+				// An older version alone proves nothing of itself.
+				f.BlockedBy = append(f.BlockedBy, reconcile.BlockedReplaceUnproven)
+			}
 		case len(f.PeersHaving) > 0:
 			f.ProposedAction = reconcile.ActionRefetch
 		case f.Verdict == reconcile.SizeMismatch || f.Verdict == reconcile.ChecksumMismatch:

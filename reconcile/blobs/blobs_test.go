@@ -471,7 +471,7 @@ func TestPropose(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			col := collection(&list{}, func(o *blobs.Options) { o.Allow = []objstore.Location{{Scheme: "s3", Bucket: "o"}} })
-			ref := reconcile.Reference{Role: reconcile.RoleBlob, Path: "k", Location: s3root.Join("k"), Base: s3root}
+			ref := reconcile.Reference{Role: reconcile.RoleBlob, Path: "k", Location: s3root.Join("k"), Base: s3root, Checksum: "md5:d41d8cd98f00b204e9800998ecf8427e"}
 			if c.given.elsewhere {
 				ref.Location = objstore.Location{Scheme: "s3", Bucket: "o", Key: "k"}
 			}

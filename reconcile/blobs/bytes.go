@@ -71,6 +71,12 @@ func (p *paced) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
+// Provable implements reconcile.ProofTeller. Nodes repair themselves, and prove what they
+// keep in their own way.
+func (c *Collection) Provable(ref reconcile.Reference) bool {
+	return c.opts.Nodes || ref.Content == nil && ref.Checksum != ""
+}
+
 // Prove implements reconcile.Prover: only a recorded checksum proves a blob, and
 // nothing an object of a Format.
 func (c *Collection) Prove(_ context.Context, ref reconcile.Reference, copied reconcile.Copy) (string, error) {

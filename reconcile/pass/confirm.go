@@ -378,7 +378,7 @@ func (p *engine) askVersions(ctx context.Context, s *suspect) {
 				return
 			}
 			if restorable(s.ref, v, s.second.attrs) {
-				s.find.Restorable = true
+				s.find.Restorable, s.find.RestorableVersion = true, v.VersionID
 				if s.find.Verdict == reconcile.Missing {
 					s.find.Verdict = reconcile.Recoverable
 				}

@@ -39,7 +39,7 @@ func toMend(s *suspect) bool {
 }
 
 // askPeers asks the target's peers for each damaged object that no older version can
-// bring back: who has a copy, who says that there is none, and who gives no answer. An
+// bring back alone: who has a copy, who says that there is none, and who gives no answer. An
 // object whose last attempt failed waits for its next one, whatever a copy may come from.
 func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 	var peers []reconcile.Peer
@@ -67,7 +67,7 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 		was, ok := past[s.find.FindingID]
 		waits := ok && !was.Due && !p.opts.Recall.AskAgain
 		switch {
-		case s.find.Restorable:
+		case s.find.Restorable && (len(peers) == 0 || provable(l.src, s.ref)):
 			if waits {
 				s.wait(was)
 			}
@@ -100,6 +100,13 @@ func (p *engine) askPeers(ctx context.Context, l *look, open []*suspect) error {
 	}
 	_ = g.Wait()
 	return nil
+}
+
+// provable reports whether what is recorded may prove a copy. Of the other objects an
+// older version alone brings none back, and peers may.
+func provable(src reconcile.Source, ref reconcile.Reference) bool {
+	t, ok := src.(reconcile.ProofTeller)
+	return !ok || t.Provable(ref)
 }
 
 // wait puts the object's next attempt off until it is due.

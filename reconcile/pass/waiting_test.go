@@ -184,3 +184,32 @@ func TestAFileThatCouldBeDroppedWaitsWithAPeersCopy(t *testing.T) {
 		t.Errorf("no copy any more: %s, blocked by %q", f.Verdict, f.BlockedBy)
 	}
 }
+
+// Where nothing recorded proves a copy, older versions do not keep peers from being
+// asked: two that agree bring the object back.
+func TestPeersAreAskedForWhatNoVersionAloneBringsBack(t *testing.T) {
+	t.Parallel()
+	for _, both := range []bool{false, true} {
+		p := newPlace(t, true, "a")
+		p.recs.set("a", "")
+		p.store.Remove(p.at("a"))
+		x, y := newPeer("x"), newPeer("y")
+		x.has["a"] = content("a")
+		if both {
+			y.has["a"] = content("a")
+		}
+		p.peers = []reconcile.Peer{x, y}
+		out := p.pass()
+		f := finding(t, out, "a")
+		if both {
+			if f.ProposedAction != reconcile.ActionRefetch || !slices.Contains(p.states(out), "a applied") {
+				t.Errorf("two have it: %s blocked by %q, repairs %+v", f.ProposedAction, f.BlockedBy, out.Repairs)
+			}
+			p.right("a")
+			continue
+		}
+		if f.Verdict != reconcile.Recoverable || f.ProposedAction != reconcile.ActionRestore || !slices.Equal(f.BlockedBy, []string{reconcile.BlockedReplaceUnproven}) || len(out.Repairs) != 0 || !slices.Equal(f.PeersAsked, []string{"x", "y"}) {
+			t.Errorf("one has it: %s, %s blocked by %q, asked %q, repairs %+v", f.Verdict, f.ProposedAction, f.BlockedBy, f.PeersAsked, out.Repairs)
+		}
+	}
+}

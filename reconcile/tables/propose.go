@@ -287,9 +287,18 @@ func (p *proposal) action(f *reconcile.Finding) reconcile.Action {
 	switch {
 	case f.Ref.Harmless:
 		return reconcile.ActionNone
+	case neverWritten(f.Ref):
+		return reconcile.ActionNone
 	case f.Restorable && f.Verdict.Damaged() && (f.Reason == nil || *f.Reason != reconcile.ReasonMetadataSizeWrong):
 		if _, below := f.Ref.Location.Rel(p.t.target.Location); !below {
 			block(f, reconcile.BlockedOutsideRoot)
+		}
+		switch {
+		case p.t.Provable(f.Ref):
+		case f.PeersMayAgree():
+			return reconcile.ActionRefetch
+		default:
+			block(f, reconcile.BlockedReplaceUnproven)
 		}
 		return reconcile.ActionRestore
 	case len(f.PeersHaving) > 0 && f.Verdict.Damaged():

@@ -23,7 +23,51 @@ const maxDecodedCopy = 256 << 20
 // a copy from elsewhere may be another table's: they are reported, not brought back.
 var errNeverWritten = errors.New("metadata of a table is never brought back")
 
-var _ reconcile.Prover = (*Table)(nil)
+var (
+	_ reconcile.Prover      = (*Table)(nil)
+	_ reconcile.ProofTeller = (*Table)(nil)
+)
+
+// neverWritten reports whether a reference is to a file that Prove refuses.
+func neverWritten(ref reconcile.Reference) bool {
+	switch provenAs(ref) {
+	case reconcile.RoleManifest, reconcile.RoleWALManifest, reconcile.RoleTransaction:
+		return true
+	}
+	return false
+}
+
+// provenAs is the role by which a copy is proven.
+func provenAs(ref reconcile.Reference) reconcile.Role {
+	if ref.Role == reconcile.RoleWALGeneration {
+		return roleInGeneration(ref.Path)
+	}
+	return ref.Role
+}
+
+// Provable implements reconcile.ProofTeller by the rules of Prove.
+func (t *Table) Provable(ref reconcile.Reference) bool {
+	if ref.Checksum != "" {
+		return true
+	}
+	switch provenAs(ref) {
+	case reconcile.RoleData:
+		return ref.Size > 0 || ref.PhysicalRows > 0
+	case reconcile.RoleOverlay:
+		return ref.Size > 0
+	case reconcile.RoleIndex:
+		return ref.Size > 0 && marked(ref.Path)
+	case reconcile.RoleDeletion:
+		return true
+	}
+	return false
+}
+
+// marked reports whether an index file is of a format that tells where it ends.
+func marked(name string) bool {
+	ext := path.Ext(name)
+	return ext == ".lance" || ext == ".idx"
+}
 
 // Prove implements reconcile.Prover, for references of a table that was opened. It is
 // safe for concurrent use. It reads of the copy what it needs: the end and the metadata
@@ -48,12 +92,8 @@ var _ reconcile.Prover = (*Table)(nil)
 // seven is noticed. Only the digest of another copy tells the rest, so whoever has two
 // should compare them before a proof that does not begin with "checksum" is believed.
 func (t *Table) Prove(ctx context.Context, ref reconcile.Reference, c reconcile.Copy) (proof string, err error) {
-	role := ref.Role
-	if role == reconcile.RoleWALGeneration {
-		role = roleInGeneration(ref.Path)
-	}
-	switch role {
-	case reconcile.RoleManifest, reconcile.RoleWALManifest, reconcile.RoleTransaction:
+	role := provenAs(ref)
+	if neverWritten(ref) {
 		return "", fmt.Errorf("prove %s: %w", ref.Path, errNeverWritten)
 	}
 	switch size := c.Size(); {
@@ -141,7 +181,7 @@ func (t *Table) proveData(ctx context.Context, ref reconcile.Reference, c reconc
 }
 
 func proveIndex(ctx context.Context, ref reconcile.Reference, c reconcile.Copy) (string, error) {
-	if ext := path.Ext(ref.Path); ext != ".lance" && ext != ".idx" {
+	if !marked(ref.Path) {
 		return "", unproven("nothing in the file tells where it ends")
 	}
 	check, err := lance.CheckIndexFile(ctx, copyReader{c}, c.Size(), ref.Size, ref.Path, c.Size() <= maxDecodedCopy)
