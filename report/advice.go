@@ -42,9 +42,13 @@ type subject struct {
 	withoutRow bool
 	// blocked: something blocks every action, so that a plan holds none.
 	blocked bool
+	// planned: a plan of this pass's mode holds a step; onlyFull: one of mode full would.
+	planned, onlyFull bool
 	// copies is what is known of copies, and peers are who said it.
 	copies copies
 	peers  []string
+	// mended: a repair of this pass took care of it.
+	mended bool
 	// copyBack are commands that put an older version of the first objects back, where
 	// one is known; byHand: no repair does.
 	copyBack []string
@@ -74,6 +78,8 @@ func (a adviser) next(s subject) advice {
 		return a.forState(s)
 	case s.verdict == reconcile.Present:
 		return advice{}
+	case s.mended && (s.state == reconcile.StateDiverged || s.state == reconcile.StateRefused || s.state == reconcile.StateIncomplete):
+		return advice{text: "A repair of this pass took care of it (see Repairs): nothing is left to do."}
 	case s.harmless:
 		if s.reason == "pending_wal_entry" {
 			return advice{text: "The log names this entry and no generation holds it yet: its rows may be lost, unless the writer still has them. Ask the writer's log; no repair can tell.", commands: a.check(s)}
@@ -104,19 +110,6 @@ func (a adviser) next(s subject) advice {
 
 func (a adviser) check(s subject, extra ...string) []string {
 	return []string{a.command.line("check", s, extra...)}
-}
-
-func (a adviser) plan(s subject, extra ...string) []string {
-	return []string{a.command.line("plan", s, extra...) + " -o plan.json"}
-}
-
-// planAndApply ends in the command that carries the plan out, where that exists.
-func (a adviser) planAndApply(s subject, extra ...string) []string {
-	cmds := a.plan(s, extra...)
-	if a.canRepair && !s.blocked {
-		cmds = append(cmds, ShellLine(a.command.program(), "apply", "plan.json"))
-	}
-	return cmds
 }
 
 // forCleanTarget: findings that leave a target clean break nothing.
@@ -152,15 +145,13 @@ func (a adviser) forVerdict(s subject) advice {
 		if neverDropped(s.role) {
 			return a.forNeverDropped(s)
 		}
-		return advice{text: nobodyHasIt(s) + " A backup that is no configured peer may: copy it to the place above. Otherwise see what a repair would drop.",
-			commands: a.planAndApply(s)}
+		return a.propose(s, nobodyHasIt(s)+" A backup that is no configured peer may: copy it to the place above. ", "Otherwise see what a repair would drop.")
 	case reconcile.SizeMismatch:
 		return a.forSize(s)
 	case reconcile.ChecksumMismatch:
-		return advice{text: "Right size, other bytes. See what a repair would bring back; the bytes that are there stay until a proven copy replaces them.",
-			commands: a.planAndApply(s)}
+		return a.propose(s, "Right size, other bytes. ", "See what a repair would bring back; the bytes that are there stay until a proven copy replaces them.")
 	case reconcile.Unreadable:
-		return advice{text: "It is there and not of its format. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+		return a.propose(s, "It is there and not of its format. ", seeRepair)
 	case reconcile.Archived:
 		return advice{text: "Restore it from its archive tier with the means of the store, which takes minutes to hours, then check again.", commands: a.check(s)}
 	case reconcile.Pending:
@@ -200,11 +191,16 @@ func (a adviser) forMetadata(s subject) advice {
 // forLostDeletion: without its deletion file a fragment would show rows again that
 // someone deleted, so that only the whole fragment can go, and only when asked to.
 func (a adviser) forLostDeletion(s subject) advice {
-	text := "Dropping the name of a deletion file would bring deleted rows back, so that it is only reported unless a copy turns up. See what a repair would do"
-	if !a.canRepair {
-		return advice{text: text + "; nothing but the plan file is written.", commands: a.plan(s)}
+	lead := "Dropping the name of a deletion file would bring deleted rows back, so that it is only reported unless a copy turns up. "
+	switch {
+	case s.planned && a.command.Plan != "":
+		return a.afterPlan(s, lead)
+	case a.command.Plan != "":
+		return advice{text: lead + "To give up the whole fragment:", commands: a.plan(s, "--deletion-files=drop_fragment")}
+	case !a.canRepair:
+		return advice{text: lead + seeRepair, commands: a.plan(s)}
 	}
-	return advice{text: text + "; the second command gives up the whole fragment.",
+	return advice{text: lead + "See what a repair would do; the second command gives up the whole fragment.",
 		commands: append(a.plan(s), a.plan(s, "--deletion-files=drop_fragment")...)}
 }
 
@@ -216,11 +212,11 @@ func (a adviser) forMissing(s subject) advice {
 	case s.role == reconcile.RoleDeletion:
 		return a.forLostDeletion(s)
 	case s.role == reconcile.RoleIndex:
-		return advice{text: "No row is lost with an index, searches that use it fail. See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+		return a.propose(s, "No row is lost with an index, searches that use it fail. ", seeRepair)
 	case neverDropped(s.role):
 		return a.forNeverDropped(s)
 	}
-	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+	return a.propose(s, "", seeRepair)
 }
 
 func (a adviser) forRecoverable(s subject) advice {
@@ -228,7 +224,10 @@ func (a adviser) forRecoverable(s subject) advice {
 	if s.until != nil {
 		text = "A copy can be brought back until " + moment(*s.until) + ", and not after. "
 	}
-	if a.canRepair && a.canRestore && !s.blocked {
+	switch {
+	case a.command.Plan != "":
+		return a.afterPlan(s, text)
+	case a.canRepair && a.canRestore && !s.blocked:
 		return advice{text: text + "Restoring never loses a row:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
 	}
 	return advice{text: text + "Keep lifecycle rules from removing it; the plan names what to restore from:", commands: a.plan(s)}
@@ -242,7 +241,7 @@ func (a adviser) forSize(s subject) advice {
 	case s.reason == reconcile.ReasonNoContentLength:
 		return a.forOpen(s)
 	}
-	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+	return a.propose(s, "", seeRepair)
 }
 
 // forDenied names the rights to ask for. Without the right to list, S3 answers 403
@@ -312,5 +311,5 @@ func (a adviser) probeOr(s subject, other []string) []string {
 	if !a.canRepair || s.uri == "" {
 		return other
 	}
-	return append([]string{ShellLine(a.command.program(), "probe", s.uri)}, other...)
+	return append([]string{a.command.words("probe", []string{s.uri})}, other...)
 }

@@ -113,7 +113,10 @@ func (a adviser) forCopyAtPeer(s subject) advice {
 	if len(s.peers) > 0 {
 		text += ": " + names(s.peers)
 	}
-	if a.canRepair && a.canRestore && !s.blocked {
+	switch {
+	case a.command.Plan != "":
+		return a.afterPlan(s, text+", and it is proven before it is written. ")
+	case a.canRepair && a.canRestore && !s.blocked:
 		return advice{text: text + ". It is proven before it is written, and no row is lost:", commands: []string{a.command.line("repair", s, "--mode=restore")}}
 	}
 	return advice{text: text + ". The plan names what to fetch, and from where:", commands: a.plan(s)}

@@ -13,7 +13,7 @@ func (a adviser) forState(s subject) advice {
 	case reconcile.StateRepaired:
 		return advice{text: "Repaired and verified. To see it for yourself:", commands: a.check(s)}
 	case reconcile.StateRefused:
-		return advice{text: "A repair was due and an interlock refused it: blocked_by names which. The plan says what would be done:", commands: a.plan(s)}
+		return advice{text: "A repair was due and an interlock refused it: blocked_by names which. A plan says what would be done without it:", commands: a.plan(s)}
 	case reconcile.StateUnreadable:
 		return a.forUnreadableTarget(s)
 	case reconcile.StatePending:
@@ -21,6 +21,10 @@ func (a adviser) forState(s subject) advice {
 	case reconcile.StateCoolingDown:
 		return advice{text: "Put off after repeated failures. A check that names the target does not wait:", commands: a.check(s)}
 	case reconcile.StateHalfDeleted:
+		if s.reason == reconcile.ReasonNothingThere {
+			return advice{text: "It was there before and nothing is left but its folder. If it was meant to go, remove the folder; if not, bring it back from bucket versions or a backup. Nothing is repaired here.",
+				commands: a.check(s, a.command.later()...)}
+		}
 		return advice{text: "Objects and no manifest: a delete that is under way or broke off, or a lost _versions folder. If it was meant to go, finish that with the tool that began it; " +
 			"if not, bring _versions back from bucket versions or a backup. Nothing is repaired here.", commands: a.check(s, a.command.later()...)}
 	case reconcile.StateRolledBack:
@@ -49,7 +53,7 @@ func (a adviser) forDiverged(s subject) advice {
 		s.everything = true
 		return a.forMissing(s)
 	}
-	return advice{text: "See what a repair would do; nothing but the plan file is written.", commands: a.planAndApply(s)}
+	return a.propose(s, "", seeRepair)
 }
 
 // offRegistry is the advice for a target that registry and store disagree about; ok

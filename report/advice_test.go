@@ -221,7 +221,10 @@ func TestSuggestedCommandsLookAtTheSameThing(t *testing.T) {
 	c := Command{Program: "./bin/reconcile", URIs: []string{"s3://bucket/", "/srv/my tables"},
 		Flags: []string{"--config=prod.yaml", "--output=json", "--target=*", "--versions=all", "--confirm-after=5s", "--report=s3://ops"}}
 	c2 := Command{Flags: []string{"--confirm-after=1d", "--concurrency=10"}}
+	c3 := Command{Flags: []string{"--config=c", "--versions=all", "--depth=footer", "--confirm-after=2s", "--min-manifest-age=0s"}, RepairFlags: []string{"--max-fragments=3", "--deletion-files=drop_fragment"}}
 	table := subject{target: "table:x", kind: "table", uri: "s3://bucket/x.lance"}
+	off := table
+	off.registry = reconcile.RegistryUnregistered
 	blobs := subject{target: "blobs:a[1]", kind: "blobs", uri: "s3://attachments/"}
 	for _, tc := range []struct{ name, got, want string }{
 		{"a table is named by its URI; flags of the form are left out", c.line("check", table), "./bin/reconcile check s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5s"},
@@ -231,10 +234,54 @@ func TestSuggestedCommandsLookAtTheSameThing(t *testing.T) {
 		{"a longer wait of the user is kept", c2.line("check", table, c2.later()...), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=10"},
 		{"fewer requests are fewer than the user's", c2.line("check", table, c2.fewer(16)), "reconcile check s3://bucket/x.lance --confirm-after=1d --concurrency=5"},
 		{"fewer requests than many", Command{Flags: []string{"--concurrency=256"}}.line("check", table, Command{Flags: []string{"--concurrency=256"}}.fewer(16)), "reconcile check s3://bucket/x.lance --concurrency=16"},
+		{"a repair names a table by its URI, whatever its registry says", c.line("repair", off), "./bin/reconcile repair s3://bucket/x.lance --config=prod.yaml --versions=all --confirm-after=5s"},
+		{"a plan is carried out by looks as far apart as those it was made from, and within its limits", c3.words("apply", []string{"p q.json"}), "reconcile apply 'p q.json' --config=c --confirm-after=2s --min-manifest-age=0s --max-fragments=3"},
+		{"a plan gets the flags of both", c3.line("plan", table), "reconcile plan s3://bucket/x.lance --config=c --versions=all --depth=footer --confirm-after=2s --min-manifest-age=0s --max-fragments=3 --deletion-files=drop_fragment"},
+		{"a check knows no flag of a repair", c3.line("check", table), "reconcile check s3://bucket/x.lance --config=c --versions=all --depth=footer --confirm-after=2s --min-manifest-age=0s"},
+		{"a probe asks the same store and looks at nothing", c3.words("probe", []string{"s3://bucket"}), "reconcile probe s3://bucket --config=c"},
+		{"looks that are nearer than a repair takes are put apart", Command{Flags: []string{"--confirm-after=0s"}}.line("plan", table), "reconcile plan s3://bucket/x.lance --confirm-after=1s"},
+		{"a look of that kind is not", Command{Flags: []string{"--confirm-after=0s"}}.line("check", table), "reconcile check s3://bucket/x.lance --confirm-after=0s"},
 		{"without anything given", Command{}.line("plan", table), "reconcile plan s3://bucket/x.lance"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", tc.name, tc.got, tc.want)
+		}
+	}
+}
+
+// After a plan was written the next step is that plan, where it holds one for the finding;
+// else it says why it holds none.
+func TestAPlanThatWasWrittenIsTheNextStep(t *testing.T) {
+	t.Parallel()
+	a := adviser{command: Command{Plan: "plan2.json", Flags: []string{"--confirm-after=1s"}}, canRepair: true, canRestore: true}
+	apply := []string{"reconcile apply plan2.json --confirm-after=1s"}
+	again := []string{"reconcile plan s3://bucket/x.generic.lance --confirm-after=1s -o plan2.json"}
+	finding := func(action reconcile.Action, blocked ...string) *reconcile.Finding {
+		return &reconcile.Finding{ProposedAction: action, BlockedBy: blocked, URL: "s3://bucket/x.generic.lance/data/a.lance", Role: reconcile.RoleData, Verdict: reconcile.Missing}
+	}
+	for _, c := range []struct {
+		name string
+		mode string
+		s    func(*subject)
+		f    *reconcile.Finding
+		want []string
+		says string
+	}{
+		{"a drop", "full", nil, finding(reconcile.ActionDropFragment), apply, "holds the step"},
+		{"a drop that the mode leaves out", "restore", nil, finding(reconcile.ActionDropFragment), []string{again[0][:len(again[0])-len(" -o plan2.json")] + " --mode=full -o plan2.json"}, "only --mode=full"},
+		{"a drop that is blocked", "full", nil, finding(reconcile.ActionDropFragment, reconcile.BlockedOverLimit), again, "what blocks it"},
+		{"nothing that a repair could do", "full", nil, finding(reconcile.ActionNone), again, "no step"},
+		{"a copy at a peer", "restore", nil, finding(reconcile.ActionRefetch), apply, "A peer has a copy"},
+		{"an older version", "restore", func(s *subject) { s.verdict = reconcile.Recoverable }, finding(reconcile.ActionRestore), apply, "holds the step"},
+	} {
+		g := &group{key: keyOf(c.f), findings: []*reconcile.Finding{c.f}}
+		s := g.subject(testSubject(reconcile.StateDiverged), c.mode)
+		if c.s != nil {
+			c.s(&s)
+		}
+		got := a.next(s)
+		if !slices.Equal(got.commands, c.want) || !strings.Contains(got.text, c.says) {
+			t.Errorf("%s: %s\n got %q\nwant %q", c.name, got.text, got.commands, c.want)
 		}
 	}
 }

@@ -22,37 +22,83 @@ type Command struct {
 	// Flags that shape the look, as given, each one word: "--versions=all". Those
 	// that choose targets or the form of the output are left out of suggestions.
 	Flags []string
+	// RepairFlags shape what a repair may do, as given, each one word
+	// ("--max-fragments=3"): commands that plan or repair get them too.
+	RepairFlags []string
+	// Plan is the plan file that the command has written; empty when it wrote none.
+	Plan string
 }
 
 // notRepeated are flags of a look that a suggested command decides by itself.
 var notRepeated = []string{"output", "report", "target", "exclude", "verbose", "quiet", "progress", "log-format", "log-level"}
 
+// Flags of a look and of a repair that only some commands know or need.
+var (
+	// A plan says by itself how widely and how deeply to look, and what to drop.
+	notOfApply = []string{"versions", "depth", "deletion-files"}
+	// A probe looks at no target.
+	notOfProbe = []string{"versions", "depth", "confirm-after", "min-manifest-age", "concurrency", "database"}
+)
+
+// leastConfirmAfter is how far apart the looks must be that a repair rests on.
+const leastConfirmAfter = time.Second
+
 // line is the command as a line for a POSIX shell. extra flags ("--depth=footer")
 // win over the given ones.
 func (c Command) line(verb string, s subject, extra ...string) string {
+	var what []string
+	if verb == "repair" && s.target != "" && (s.kind == "blobs" || s.uri == "") {
+		what = append(what, s.target) // takes exactly one word, a name or a place
+	} else if verb == "repair" {
+		what = append(what, s.uri)
+	} else if s.kind == "blobs" || s.uri == "" || s.registry != "" && s.registry != reconcile.RegistryOK {
+		// A collection is known by its name only, and only a configured store has a
+		// registry to be held against: the configuration tells the rest.
+		what = append(what, c.URIs...)
+		if s.target != "" {
+			what = append(what, "--target="+globQuote(s.target))
+		}
+	} else {
+		what = append(what, s.uri)
+	}
+	return c.words(verb, what, extra...)
+}
+
+// words is a command about what is named, with those of the given flags that it needs.
+func (c Command) words(verb string, what []string, extra ...string) string {
 	skip := slices.Clone(notRepeated)
 	for _, e := range extra {
 		skip = append(skip, flagName(e))
 	}
-	words := []string{c.program(), verb}
-	if verb == "repair" && s.kind == "blobs" && s.target != "" {
-		words = append(words, s.target) // takes exactly one, by its name
-	} else if s.kind == "blobs" || s.uri == "" || s.registry != "" && s.registry != reconcile.RegistryOK {
-		// A collection is known by its name only, and only a configured store has a
-		// registry to be held against: the configuration tells the rest.
-		words = append(words, c.URIs...)
-		if s.target != "" {
-			words = append(words, "--target="+globQuote(s.target))
-		}
-	} else {
-		words = append(words, s.uri)
+	flags, repairs := c.Flags, verb != "check" && verb != "probe"
+	switch verb {
+	case "apply":
+		skip = append(skip, notOfApply...)
+	case "probe":
+		skip = append(skip, notOfProbe...)
 	}
-	for _, f := range c.Flags {
-		if !slices.Contains(skip, flagName(f)) {
-			words = append(words, f)
+	if repairs {
+		flags = slices.Concat(c.Flags, c.RepairFlags)
+	}
+	words := append([]string{c.program(), verb}, what...)
+	for _, f := range flags {
+		if slices.Contains(skip, flagName(f)) {
+			continue
 		}
+		if d, err := time.ParseDuration(c.value("confirm-after")); repairs && flagName(f) == "confirm-after" && err == nil && d < leastConfirmAfter {
+			f = "--confirm-after=" + leastConfirmAfter.String() // a look may be nearer, a repair refuses it
+		}
+		words = append(words, f)
 	}
 	return ShellLine(append(words, extra...)...)
+}
+
+// planFile is where a plan is written to, or was.
+func (c Command) planFile() string {
+	if c.Plan == "" {
+		return "plan.json"
+	}
+	return c.Plan
 }
 
 // value of a flag as given; empty when it was not.

@@ -31,6 +31,8 @@ type groupKey struct {
 	// everything: blocked by everything_missing.
 	everything bool
 	copies     copies
+	// mended: a repair of this pass took care of it.
+	mended bool
 	// byHand: an older version can be brought back, and no repair does it.
 	byHand bool
 }
@@ -63,10 +65,11 @@ func (t *texter) blocks() []block {
 		}
 		byTarget[k] = append(byTarget[k], f)
 	}
+	mended := mendedPaths(t.pass.Repairs)
 	var wrong, clean []block
 	for _, r := range t.pass.Targets {
 		k := id{r.Store, r.Target}
-		b := block{result: r, groups: groupsOf(byTarget[k])}
+		b := block{result: r, groups: groupsOf(byTarget[k], mended)}
 		delete(byTarget, k)
 		switch {
 		case r.State != reconcile.StateClean, offRegistry(r):
@@ -78,17 +81,41 @@ func (t *texter) blocks() []block {
 	for _, k := range order {
 		// A target that broke off before its result was made still shows its findings.
 		if fs := byTarget[k]; fs != nil {
-			wrong = append(wrong, block{result: reconcile.TargetResult{Target: k.target, Store: k.store, Findings: int64(len(fs))}, groups: groupsOf(fs)})
+			wrong = append(wrong, block{result: reconcile.TargetResult{Target: k.target, Store: k.store, Findings: int64(len(fs))}, groups: groupsOf(fs, mended)})
 		}
 	}
 	return append(join(wrong), clean...)
 }
 
-func groupsOf(findings []*reconcile.Finding) []*group {
+// object names an object of a target.
+type object struct{ store, target, path string }
+
+// mendedPaths are the objects that applied repairs brought back, or whose fragment or
+// index entry they dropped.
+func mendedPaths(repairs []reconcile.RepairOutcome) map[object]bool {
+	out := map[object]bool{}
+	for _, r := range repairs {
+		if r.State != "applied" {
+			continue
+		}
+		for _, f := range r.Files {
+			out[object{r.Store, r.Target, f}] = true
+		}
+		for _, frag := range r.Fragments {
+			for _, f := range frag.MissingFiles {
+				out[object{r.Store, r.Target, f}] = true
+			}
+		}
+	}
+	return out
+}
+
+func groupsOf(findings []*reconcile.Finding, mended map[object]bool) []*group {
 	var gs []*group
 	byKey := map[groupKey]*group{}
 	for _, f := range findings {
 		k := keyOf(f)
+		k.mended = mended[object{f.Store, f.Target, f.Path}]
 		g := byKey[k]
 		if g == nil {
 			g = &group{key: k}
@@ -162,8 +189,8 @@ func (t *texter) block(b block) {
 	for i, g := range b.groups {
 		t.group(r, g)
 		// One step for neighbouring groups is said once, after the last of them.
-		a := t.next(g.subject(s))
-		if i+1 == len(b.groups) || !equalAdvice(a, t.next(b.groups[i+1].subject(s))) {
+		a := t.next(g.subject(s, t.pass.Mode))
+		if i+1 == len(b.groups) || !equalAdvice(a, t.next(b.groups[i+1].subject(s, t.pass.Mode))) {
 			t.advise(a)
 		}
 	}
@@ -184,14 +211,16 @@ func (t *texter) subject(r reconcile.TargetResult) subject {
 	return s
 }
 
-// subject narrows the target's to the group's findings.
-func (g *group) subject(s subject) subject {
+// subject narrows the target's to the group's findings, of a pass in a mode.
+func (g *group) subject(s subject, mode string) subject {
 	s.finding, s.verdict, s.reason = true, g.key.verdict, g.key.reason
 	s.harmless, s.everything = g.key.harmless, g.key.everything
 	_, s.blocked = g.blockedBy()
+	s.planned, s.onlyFull = g.planned(mode)
 	s.withoutRow = slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedHalfDeleted) })
 	s.role, s.url = g.key.role, g.findings[0].URL
 	s.copies, s.peers = g.key.copies, g.peers()
+	s.mended = g.key.mended
 	s.byHand, s.copyBack = g.key.byHand, g.copyBack()
 	for _, f := range g.findings {
 		if u := f.RecoverableUntil; u != nil && (s.until == nil || u.Before(*s.until)) {

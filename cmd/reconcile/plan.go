@@ -76,6 +76,7 @@ func (a *app) concludePlan(l *looked, lookErr error, f *lookFlags, s *settings, 
 			return failure(err)
 		}
 		written = fmt.Sprintf("plan %s: %s, good until %s, digest %.12s", out, count(p.Len(), "step"), p.ExpiresAt().Format(time.RFC3339), p.Digest())
+		s.command.Plan = out
 	}
 	if out == "-" {
 		return a.concludeQuietly(l, lookErr)

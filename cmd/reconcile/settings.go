@@ -118,7 +118,7 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 		filter: fleet.Filter{Include: f.targets, Exclude: f.exclude}, policy: cfg.Repair.Policy(), mode: "off",
 		targetTimeout: cfg.Verify.TargetTimeout.Std(), requestTimeout: f.requestTimeout.Std(),
 		reportURI: cfg.Reports.URI, references: cfg.Reports.References,
-		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags())},
+		command:  report.Command{URIs: uris, Flags: givenFlags(cmd.Flags(), new(lookFlags).add), RepairFlags: givenFlags(cmd.Flags(), repairFlagsToRepeat)},
 		database: cfg.Database, metrics: cfg.Metrics, warnWAL: cfg.WAL.WarnGenerations, work: cfg.Work, budget: cfg.Budget, verify: cfg.Verify, peered: cfg.Stores, quarantine: cfg.Repair.Quarantine,
 		cooldown: ledger.CooldownPolicy{After: cfg.Cooldown.After, Base: cfg.Cooldown.Base.Std(), Max: cfg.Cooldown.Max.Std()},
 	}
@@ -300,13 +300,13 @@ func coveringStore(stores []config.Store, loc objstore.Location) *config.Store {
 	return best
 }
 
-// givenFlags are the flags of a look that the user wrote, each as one word.
-func givenFlags(fs *pflag.FlagSet) []string {
-	ofLook := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(lookFlags).add(ofLook)
+// givenFlags are those flags that the user wrote and that define adds, each as one word.
+func givenFlags(fs *pflag.FlagSet, define func(*pflag.FlagSet)) []string {
+	known := pflag.NewFlagSet("", pflag.ContinueOnError)
+	define(known)
 	var out []string
 	fs.Visit(func(f *pflag.Flag) {
-		if ofLook.Lookup(f.Name) == nil {
+		if known.Lookup(f.Name) == nil {
 			return
 		}
 		if v, ok := f.Value.(pflag.SliceValue); ok {
@@ -318,4 +318,16 @@ func givenFlags(fs *pflag.FlagSet) []string {
 		out = append(out, "--"+f.Name+"="+f.Value.String())
 	})
 	return out
+}
+
+// repairFlagsToRepeat are the flags of a repair that a suggested one needs as well. The
+// mode and a rehearsal are for the one command that they were given to.
+func repairFlagsToRepeat(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(repairFlags).add(all, "")
+	all.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "mode" && f.Name != "dry-run" {
+			fs.AddFlag(f)
+		}
+	})
 }

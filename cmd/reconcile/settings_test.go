@@ -95,11 +95,14 @@ func TestSuggestedCommandsRepeatTheFlagsOfALook(t *testing.T) {
 	cmd := &cobra.Command{Use: "plan"}
 	f.add(cmd.Flags())
 	p.add(cmd.Flags(), modeFull)
-	if err := cmd.ParseFlags([]string{"--mode=restore", "--confirm-after", "5s", "--target", "a", "--target", "b c"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--mode=restore", "--dry-run", "--confirm-after", "5s", "--target", "a", "--target", "b c", "--max-fragments", "3", "--writers-stopped"}); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"--confirm-after=5s", "--target=a", "--target=b c"}, givenFlags(cmd.Flags())); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+	if d := cmp.Diff([]string{"--confirm-after=5s", "--target=a", "--target=b c"}, givenFlags(cmd.Flags(), new(lookFlags).add)); d != "" {
+		t.Errorf("of the look (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"--max-fragments=3", "--writers-stopped=true"}, givenFlags(cmd.Flags(), repairFlagsToRepeat)); d != "" {
+		t.Errorf("of the repair (-want +got):\n%s", d)
 	}
 }
 
