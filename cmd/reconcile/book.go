@@ -101,6 +101,14 @@ func (o *optionalLedger) OpenFindings(ctx context.Context, uri string) ([]ledger
 	return fs, nil
 }
 
+// EachOpenFinding implements ledger.Findings.
+func (o *optionalLedger) EachOpenFinding(ctx context.Context, uri string, take func(ledger.Finding)) error {
+	if err := o.Ledger.EachOpenFinding(ctx, uri, take); err != nil {
+		o.keepOn(err)
+	}
+	return nil
+}
+
 // Sightings implements ledger.Findings.
 func (o *optionalLedger) Sightings(ctx context.Context, ids []string) (map[string]ledger.Sighting, error) {
 	seen, err := o.Ledger.Sightings(ctx, ids)

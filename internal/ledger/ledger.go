@@ -95,6 +95,9 @@ type Findings interface {
 	// OpenFindings lists the findings of a target that are open: what a pass that
 	// looks at the target should answer in TargetRecord.Answers.
 	OpenFindings(ctx context.Context, uri string) ([]Finding, error)
+	// EachOpenFinding calls take for each of OpenFindings, so that many need no room. When
+	// the ledger has to be read again it begins anew: take may get a finding twice.
+	EachOpenFinding(ctx context.Context, uri string, take func(Finding)) error
 	// Sightings tells what earlier passes saw of these findings; a finding that none
 	// ever saw is absent.
 	Sightings(ctx context.Context, findingIDs []string) (map[string]Sighting, error)

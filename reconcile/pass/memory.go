@@ -53,13 +53,9 @@ func (p *engine) recall(ctx context.Context, l *look) error {
 		return nil
 	}
 	m, uri := p.opts.Recall.Memory, l.target.Location.Canonical()
-	open, err := m.OpenFindings(ctx, uri)
-	if err != nil {
+	l.known = map[string]*peersWord{}
+	if err := m.EachOpenFinding(ctx, uri, func(f ledger.Finding) { l.known[f.Finding.FindingID] = wordOf(&f.Finding) }); err != nil {
 		return fmt.Errorf("%w: open findings of %s: %w", errMemory, l.target.Name, err)
-	}
-	l.known = make(map[string]*peersWord, len(open))
-	for i := range open {
-		l.known[open[i].Finding.FindingID] = wordOf(&open[i].Finding)
 	}
 	if l.facts.Version == nil || l.facts.Settled {
 		return nil

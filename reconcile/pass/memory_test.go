@@ -21,9 +21,9 @@ type tally struct {
 	words []string
 }
 
-func (c *tally) OpenFindings(context.Context, string) ([]ledger.Finding, error) { return nil, nil }
-func (c *tally) HighestVersion(context.Context, string) (*uint64, error)        { return nil, nil }
-func (c *tally) Now(context.Context) (time.Time, error)                         { return time.Time{}, nil }
+func (c *tally) EachOpenFinding(context.Context, string, func(ledger.Finding)) error { return nil }
+func (c *tally) HighestVersion(context.Context, string) (*uint64, error)             { return nil, nil }
+func (c *tally) Now(context.Context) (time.Time, error)                              { return time.Time{}, nil }
 func (c *tally) Sightings(context.Context, []string) (map[string]ledger.Sighting, error) {
 	return nil, nil
 }

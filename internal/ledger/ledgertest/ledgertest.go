@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
@@ -183,6 +184,13 @@ func (b *bundle) openIDs() map[string]ledger.Finding {
 	fs, err := b.OpenFindings(b.t.Context(), targetOf("x").URI)
 	if err != nil {
 		b.t.Fatalf("open findings: %v", err)
+	}
+	each := []ledger.Finding{}
+	if err := b.EachOpenFinding(b.t.Context(), targetOf("x").URI, func(f ledger.Finding) { each = append(each, f) }); err != nil {
+		b.t.Fatalf("each open finding: %v", err)
+	}
+	if diff := cmp.Diff(fs, each); diff != "" {
+		b.t.Errorf("open findings, all at once and one by one (-all +each):\n%s", diff)
 	}
 	out := map[string]ledger.Finding{}
 	for _, f := range fs {

@@ -72,7 +72,7 @@ func findings(ctx context.Context, c Conn, now time.Time, where string, args []a
 func (l *Ledger) OpenFindings(ctx context.Context, uri string) ([]ledger.Finding, error) {
 	var out []ledger.Finding
 	err := l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) (err error) {
-		out, err = findings(ctx, c, now, "f.target_uri = $1 AND f.resolved_at IS NULL ORDER BY f.finding_id", []any{text(uri)}, 0, nil)
+		out, err = findings(ctx, c, now, openOfTarget, []any{text(uri)}, 0, nil)
 		return err
 	})
 	if err != nil {
@@ -80,6 +80,23 @@ func (l *Ledger) OpenFindings(ctx context.Context, uri string) ([]ledger.Finding
 	}
 	return out, nil
 }
+
+// EachOpenFinding implements ledger.Findings.
+func (l *Ledger) EachOpenFinding(ctx context.Context, uri string, take func(ledger.Finding)) error {
+	err := l.db.Read(ctx, func(ctx context.Context, c Conn, now time.Time) error {
+		_, err := findings(ctx, c, now, openOfTarget, []any{text(uri)}, 0, func(f ledger.Finding) bool {
+			take(f)
+			return false
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read open findings: %w", err)
+	}
+	return nil
+}
+
+const openOfTarget = "f.target_uri = $1 AND f.resolved_at IS NULL ORDER BY f.finding_id"
 
 // Sightings implements ledger.Findings.
 func (l *Ledger) Sightings(ctx context.Context, ids []string) (map[string]ledger.Sighting, error) {
