@@ -172,3 +172,24 @@ func TestAWriterThatFailsIsAnError(t *testing.T) {
 		t.Errorf("text: %v", err)
 	}
 }
+
+// Findings are written one by one; the bytes are those of an encoder that has them all.
+func TestFindingsAreWrittenAsOneEncoderWouldWriteThem(t *testing.T) {
+	t.Parallel()
+	full := fullPass(t)
+	full.Reason = ptr("\n  \"findings\": []")
+	for _, n := range []int{0, 1, len(full.Findings)} {
+		p := full
+		p.Findings = full.Findings[:n]
+		var want bytes.Buffer
+		enc := json.NewEncoder(&want)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(document(p)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), string(jsonOf(t, p))); diff != "" {
+			t.Errorf("with %d findings (-one encoder +got):\n%s", n, diff)
+		}
+	}
+}
