@@ -120,9 +120,12 @@ type RepairOutcome struct {
 	CommittedVersion *uint64          `json:"committed_version"`
 	TransactionUUID  *string          `json:"transaction_uuid"`
 	Fragments        []RepairFragment `json:"fragments"`
-	RowsDropped      *int64           `json:"rows_dropped"`
-	BytesRestored    *int64           `json:"bytes_restored"`
-	Source           *string          `json:"source"`
+	// Files are the objects that are brought back, or those of a dropped index entry, as
+	// the metadata names them; what a dropped fragment misses stands in Fragments.
+	Files         []string `json:"files"`
+	RowsDropped   *int64   `json:"rows_dropped"`
+	BytesRestored *int64   `json:"bytes_restored"`
+	Source        *string  `json:"source"`
 	// Proof says what proved a copy that was brought back; DurationMS (milliseconds) is
 	// how long the attempt took. Null for other actions.
 	Proof      *string `json:"proof"`

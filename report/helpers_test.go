@@ -276,9 +276,9 @@ func fullPass(t *testing.T) reconcile.Pass {
 		{RepairID: "r-1", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionDropFragment, State: "applied", Trigger: "failure", TriggerError: ptr("Object at location x not found"),
 			ReadVersion: ptr(uint64(117)), CommittedVersion: ptr(uint64(118)), TransactionUUID: ptr("5f0c"), RowsDropped: ptr(int64(0)), BytesRestored: ptr(int64(0)),
 			Fragments: []reconcile.RepairFragment{{ID: 0, PhysicalRows: ptr(int64(0)), LiveRows: ptr(int64(0)), MissingFiles: []string{"data/a.lance", "data/b.lance"}}, {ID: 9}}},
-		{RepairID: "r-2", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionRestore, State: "failed", Trigger: "manual", Source: ptr("version abc"), Error: ptr("HTTP 500")},
+		{RepairID: "r-2", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionRestore, State: "failed", Trigger: "manual", Source: ptr("version abc"), Error: ptr("HTTP 500"), Files: []string{"data/y.lance"}},
 		{RepairID: "r-3", Target: "generic:orders", Store: "rocketkeep", Action: reconcile.ActionRefetch, State: "applied", Trigger: "schedule", ReadVersion: ptr(uint64(117)),
-			BytesRestored: ptr(int64(12_345)), Source: ptr("s3://dr/"), Proof: ptr("size, footer, rows"), DurationMS: ptr(int64(0))},
+			BytesRestored: ptr(int64(12_345)), Source: ptr("s3://dr/"), Proof: ptr("size, footer, rows"), DurationMS: ptr(int64(0)), Files: []string{"data/w.lance"}},
 	}
 	return finish(p, reconcile.ExitIncomplete)
 }

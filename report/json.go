@@ -92,7 +92,7 @@ func document(p reconcile.Pass) reconcile.Pass {
 	p.Repairs = slices.Clone(list(p.Repairs))
 	for i := range p.Repairs {
 		r := &p.Repairs[i]
-		r.Fragments = slices.Clone(list(r.Fragments))
+		r.Fragments, r.Files = slices.Clone(list(r.Fragments)), list(r.Files)
 		for j := range r.Fragments {
 			r.Fragments[j].MissingFiles = list(r.Fragments[j].MissingFiles)
 		}

@@ -52,7 +52,7 @@ func TestTheDocumentHasTheMembersOfTheContract(t *testing.T) {
 		{"not_checked", first("targets").(map[string]any)["not_checked"].([]any)[0], "role count reason"},
 		{"finding", first("findings"), "finding_id target store version scopes role path url fragment_id record verdict reason expected_size observed_size expected_checksum observed_checksum physical_rows rows_at_risk columns_lost columns_kept http_status error_code request_id first_observed_at confirmed_at recoverable_until peers_asked peers_having proposed_action blocked_by"},
 		// store stands there beyond the contract: names repeat over stores.
-		{"repair", first("repairs"), "repair_id target store action state trigger trigger_error read_version committed_version transaction_uuid fragments rows_dropped bytes_restored source proof duration_ms error"},
+		{"repair", first("repairs"), "repair_id target store action state trigger trigger_error read_version committed_version transaction_uuid fragments files rows_dropped bytes_restored source proof duration_ms error"},
 		{"fragment", first("repairs").(map[string]any)["fragments"].([]any)[0], "id physical_rows live_rows missing_files"},
 		{"post", first("posts"), "repair_id target store url state attempts status error"},
 		{"merge", first("merges"), "target store endpoint status reclaimed error duration_ms"},
@@ -77,7 +77,7 @@ func TestArraysAreNeverNullAndTheCallersPassStaysAsItIs(t *testing.T) {
 		Findings: []reconcile.Finding{{}},
 		Repairs:  []reconcile.RepairOutcome{{}, {Fragments: []reconcile.RepairFragment{{}}}},
 	}
-	arrays := []string{"roles", "targets_filter", "not_checked", "scopes", "columns_lost", "columns_kept", "peers_asked", "peers_having", "blocked_by", "missing_files"}
+	arrays := []string{"roles", "targets_filter", "not_checked", "scopes", "columns_lost", "columns_kept", "peers_asked", "peers_having", "blocked_by", "missing_files", "files"}
 	out := jsonOf(t, p)
 	for _, a := range arrays {
 		if bytes.Contains(out, []byte(`"`+a+`": null`)) || !bytes.Contains(out, []byte(`"`+a+`": [`)) {

@@ -10,7 +10,7 @@ import (
 
 // schemaVersion stands in every row. It rises when a column is added; columns are
 // never renamed, retyped or removed.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // The row types. A column is named as in the JSON document; `doc` is its line of
 // the data dictionary (docs/report-schema.md is made from it). Rules shared by all:
@@ -92,24 +92,25 @@ type targetRow struct {
 }
 
 type repairRow struct {
-	SchemaVersion    int32   `parquet:"schema_version" doc:"Version of this schema; rises when a column is added."`
-	RepairID         string  `parquet:"repair_id,plain" doc:"Identity of the repair; also stands in the transaction that it commits."`
-	Store            string  `parquet:"store,dict" doc:"Configured name of the store, else its root URI."`
-	Target           string  `parquet:"target,dict" doc:"Target that was repaired."`
-	Action           string  `parquet:"action,dict" doc:"restore, refetch, drop_fragment or drop_index."`
-	State            string  `parquet:"state,dict" doc:"planned, intended, applied, conflict, refused, failed or uncertain."`
-	Trigger          string  `parquet:"trigger,dict" doc:"schedule, manual or failure."`
-	TriggerError     *string `parquet:"trigger_error,optional,plain" doc:"The failure that asked for it; null for other triggers."`
-	ReadVersion      *int64  `parquet:"read_version,optional" doc:"Version that the repair was made from; null when none was read."`
-	CommittedVersion *int64  `parquet:"committed_version,optional" doc:"Version that the repair made; null when it made none."`
-	TransactionUUID  *string `parquet:"transaction_uuid,optional,plain" doc:"Transaction of the commit; null when there was none."`
-	Fragments        []int64 `parquet:"fragments,list" doc:"Ids of the fragments; repair_fragments tells more of each."`
-	RowsDropped      *int64  `parquet:"rows_dropped,optional" doc:"Live rows that the table lost by the repair; null when unknown."`
-	BytesRestored    *int64  `parquet:"bytes_restored,optional" doc:"Bytes brought back; null when unknown."`
-	Source           *string `parquet:"source,optional,plain" doc:"Version or peer that the bytes came from; null when none."`
-	Error            *string `parquet:"error,optional,plain" doc:"Why it did not end well; null when it did."`
-	Proof            *string `parquet:"proof,optional,dict" doc:"What proved the copy that was brought back (checksum sha256); null when none was, and for commits."`
-	DurationMS       *int64  `parquet:"duration_ms,optional" doc:"Milliseconds that the attempt took; null when not measured."`
+	SchemaVersion    int32    `parquet:"schema_version" doc:"Version of this schema; rises when a column is added."`
+	RepairID         string   `parquet:"repair_id,plain" doc:"Identity of the repair; also stands in the transaction that it commits."`
+	Store            string   `parquet:"store,dict" doc:"Configured name of the store, else its root URI."`
+	Target           string   `parquet:"target,dict" doc:"Target that was repaired."`
+	Action           string   `parquet:"action,dict" doc:"restore, refetch, drop_fragment or drop_index."`
+	State            string   `parquet:"state,dict" doc:"planned, intended, applied, conflict, refused, failed or uncertain."`
+	Trigger          string   `parquet:"trigger,dict" doc:"schedule, manual or failure."`
+	TriggerError     *string  `parquet:"trigger_error,optional,plain" doc:"The failure that asked for it; null for other triggers."`
+	ReadVersion      *int64   `parquet:"read_version,optional" doc:"Version that the repair was made from; null when none was read."`
+	CommittedVersion *int64   `parquet:"committed_version,optional" doc:"Version that the repair made; null when it made none."`
+	TransactionUUID  *string  `parquet:"transaction_uuid,optional,plain" doc:"Transaction of the commit; null when there was none."`
+	Fragments        []int64  `parquet:"fragments,list" doc:"Ids of the fragments; repair_fragments tells more of each."`
+	RowsDropped      *int64   `parquet:"rows_dropped,optional" doc:"Live rows that the table lost by the repair; null when unknown."`
+	BytesRestored    *int64   `parquet:"bytes_restored,optional" doc:"Bytes brought back; null when unknown."`
+	Source           *string  `parquet:"source,optional,plain" doc:"Version or peer that the bytes came from; null when none."`
+	Error            *string  `parquet:"error,optional,plain" doc:"Why it did not end well; null when it did."`
+	Proof            *string  `parquet:"proof,optional,dict" doc:"What proved the copy that was brought back (checksum sha256); null when none was, and for commits."`
+	DurationMS       *int64   `parquet:"duration_ms,optional" doc:"Milliseconds that the attempt took; null when not measured."`
+	Files            []string `parquet:"files,list" doc:"Objects that are brought back, or those of a dropped index entry, as the metadata names them; what a dropped fragment misses stands in repair_fragments."`
 }
 
 type repairFragmentRow struct {
@@ -222,7 +223,7 @@ func toRepairRows(r reconcile.RepairOutcome) (repairRow, []repairFragmentRow) {
 		Action: r.Action.String(), State: clean(r.State), Trigger: clean(r.Trigger), TriggerError: cleanPtr(r.TriggerError),
 		ReadVersion: signed(r.ReadVersion), CommittedVersion: signed(r.CommittedVersion), TransactionUUID: cleanPtr(r.TransactionUUID),
 		RowsDropped: r.RowsDropped, BytesRestored: r.BytesRestored, Source: cleanPtr(r.Source), Error: cleanPtr(r.Error),
-		Proof: cleanPtr(r.Proof), DurationMS: r.DurationMS,
+		Proof: cleanPtr(r.Proof), DurationMS: r.DurationMS, Files: cleanAll(r.Files),
 	}
 	fragments := make([]repairFragmentRow, 0, len(r.Fragments))
 	for _, f := range r.Fragments {

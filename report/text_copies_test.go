@@ -73,7 +73,7 @@ func copiesPass(t *testing.T) reconcile.Pass {
 
 	back := func(action reconcile.Action, source, proof string, bytes int64) reconcile.RepairOutcome {
 		return reconcile.RepairOutcome{Target: "blobs:attachments", Store: "s3://attachments/", Action: action, State: "applied", Trigger: "manual",
-			ReadVersion: ptr(uint64(1)), BytesRestored: &bytes, Source: &source, Proof: &proof, DurationMS: ptr(int64(12))}
+			ReadVersion: ptr(uint64(1)), BytesRestored: &bytes, Source: &source, Proof: &proof, DurationMS: ptr(int64(12)), Files: []string{fmt.Sprintf("back %d.bin", len(p.Repairs))}}
 	}
 	for range 300 {
 		p.Repairs = append(p.Repairs, back(reconcile.ActionRefetch, peerA, "checksum sha256", 1000))
@@ -91,7 +91,7 @@ func copiesPass(t *testing.T) reconcile.Pass {
 	}
 	one := back(reconcile.ActionRestore, "version null", "checksum md5", 5)
 	undo := back(reconcile.ActionRestore, "undo:01a227b7", "", 0)
-	undo.BytesRestored, undo.Proof, undo.DurationMS, undo.CommittedVersion, undo.TransactionUUID = nil, nil, nil, ptr(uint64(10)), ptr("5f0c")
+	undo.Files, undo.BytesRestored, undo.Proof, undo.DurationMS, undo.CommittedVersion, undo.TransactionUUID = nil, nil, nil, nil, ptr(uint64(10)), ptr("5f0c")
 	refused := back(reconcile.ActionRefetch, peerA, "checksum crc32c", 0)
 	refused.State, refused.BytesRestored, refused.Error = "refused", nil, ptr("replace_would_lose_bytes: the bucket keeps no versions and no quarantine is configured")
 	p.Repairs = append(p.Repairs, one, undo, refused)
@@ -109,10 +109,10 @@ func TestWhatCameBackIsSummedUp(t *testing.T) {
 	out := textOf(t, p, TextOptions{Width: 200})
 	for _, want := range []string{
 		"findings, 321 objects brought back.\n",
-		"  blobs:attachments: refetch applied, 300 objects, 300,000 bytes (293.0 KiB) brought back from s3://attachments-eu/, proven by checksum sha256\n",
-		"  blobs:attachments: refetch failed, source https://b.internal/blobs/, error: https://b.internal/blobs/: the copy is not the object: 3 bytes of 1000\n",
-		"  exp-1: restore applied, 2 objects, 8,192 bytes (8.0 KiB) brought back from older versions, proven by size, footer, rows\n",
-		"  blobs:attachments: restore applied, 1 object, 5 bytes brought back from version null, proven by checksum md5\n",
+		"  blobs:attachments: refetch applied, 300 objects, 300,000 bytes (293.0 KiB) brought back from s3://attachments-eu/, proven by checksum sha256: back 0.bin, back 1.bin, back 2.bin and 297 more\n",
+		"  blobs:attachments: refetch failed, back 300.bin, source https://b.internal/blobs/, error: https://b.internal/blobs/: the copy is not the object: 3 bytes of 1000\n",
+		"  exp-1: restore applied, 2 objects, 8,192 bytes (8.0 KiB) brought back from older versions, proven by size, footer, rows: back 319.bin, back 320.bin\n",
+		"  blobs:attachments: restore applied, 1 object, 5 bytes brought back from version null, proven by checksum md5: back 321.bin\n",
 		"  blobs:attachments: restore applied, from version 1, made version 10\n",
 		"  restored    brought back 321 objects, 326,197 bytes (318.6 KiB)\n",
 	} {
@@ -233,5 +233,31 @@ func TestAnOlderVersionIsCopiedBackByItsId(t *testing.T) {
 	f.URL = "file:///srv/x.manifest"
 	if got := g.copyBack(); len(got) != 0 {
 		t.Errorf("on files: %q", got)
+	}
+}
+
+// What a repair of the pass brought back, or dropped, is not advised again, while the
+// rest of its target is.
+func TestWhatWasRepairedIsNotAdvisedAgain(t *testing.T) {
+	t.Parallel()
+	restore := func(f *reconcile.Finding) { f.ProposedAction, f.Restorable = reconcile.ActionRestore, true }
+	pass := func(state string) reconcile.Pass {
+		p := emptyPass()
+		addTarget(t, p, "blobs:attachments", "s3://attachments/", reconcile.StateDiverged, func(r *reconcile.TargetResult) { r.Kind, r.Store = "blobs", "s3://attachments/" }).
+			find(blob("a.bin", "rec", 77), reconcile.Recoverable, restore).
+			find(blob("b.bin", "rec", 77), reconcile.Lost, asked(nil, []string{peerA}, nil))
+		p.Repairs = []reconcile.RepairOutcome{{Target: "blobs:attachments", Store: "s3://attachments/", Action: reconcile.ActionRestore, State: state, Files: []string{"a.bin"},
+			BytesRestored: ptr(int64(77)), Source: ptr("version 1"), Proof: ptr("checksum md5")}}
+		return *p
+	}
+	for state, again := range map[string]bool{"applied": false, "failed": true} {
+		out := textOf(t, pass(state), TextOptions{CanRepair: true, CanRestore: true})
+		if strings.Contains(out, "reconcile repair ") != again || strings.Contains(out, "took care of it") == again || !strings.Contains(out, "No version is left") {
+			t.Errorf("%s:\n%s", state, out)
+		}
+		repairs := out[strings.Index(out, "\nRepairs"):]
+		if !strings.Contains(repairs, "a.bin") {
+			t.Errorf("%s: the repair does not name its object:\n%s", state, repairs)
+		}
 	}
 }

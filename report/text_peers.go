@@ -101,18 +101,18 @@ func peerWords(f *reconcile.Finding) []string {
 	return d
 }
 
-// maxNames of peers stand in a sentence.
+// maxNames of peers, or of files, stand in a sentence.
 const maxNames = 3
 
-// names lists peers, made for wrap.
-func names(peers []string) string {
-	shown := peers[:min(len(peers), maxNames)]
+// names lists peers, or files, made for wrap.
+func names(all []string) string {
+	shown := all[:min(len(all), maxNames)]
 	quoted := make([]string, len(shown))
 	for i, p := range shown {
 		quoted[i] = printable(p)
 	}
 	text := strings.Join(quoted, ", ")
-	if left := len(peers) - len(shown); left > 0 {
+	if left := len(all) - len(shown); left > 0 {
 		text += fmt.Sprintf(" and %d more", left)
 	}
 	return text
@@ -167,6 +167,7 @@ func (t *texter) mendLines() []string {
 		at             int
 		objects, bytes int64
 		source         string
+		files          []string
 	}
 	var lines []string
 	sums := map[mendKey]*sum{}
@@ -185,7 +186,7 @@ func (t *texter) mendLines() []string {
 			sums[k] = s
 			lines = append(lines, "")
 		}
-		s.objects, s.bytes = s.objects+1, s.bytes+*r.BytesRestored
+		s.objects, s.bytes, s.files = s.objects+1, s.bytes+*r.BytesRestored, append(s.files, r.Files...)
 		line := fmt.Sprintf("%s: %s applied, %s, %s brought back", t.name(r.Store, r.Target), r.Action, count(s.objects, "object"), size(s.bytes))
 		switch {
 		case s.source == "":
@@ -196,6 +197,9 @@ func (t *texter) mendLines() []string {
 		}
 		if k.proof != "" {
 			line += ", proven by " + printable(k.proof)
+		}
+		if len(s.files) > 0 {
+			line += ": " + names(s.files)
 		}
 		lines[s.at] = line
 	}

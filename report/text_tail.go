@@ -27,6 +27,9 @@ func (t *texter) repairs() {
 
 func (t *texter) repairLine(r reconcile.RepairOutcome) string {
 	parts := []string{fmt.Sprintf("%s: %s %s", t.name(r.Store, r.Target), r.Action, printable(r.State))}
+	if len(r.Files) > 0 {
+		parts = append(parts, names(r.Files))
+	}
 	if len(r.Fragments) > 0 {
 		parts = append(parts, count(int64(len(r.Fragments)), "fragment"))
 	}

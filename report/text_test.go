@@ -210,8 +210,8 @@ func TestNothingThatAnEvilNameHoldsReachesTheTerminal(t *testing.T) {
 		})
 	}
 	p.Repairs = []reconcile.RepairOutcome{{Target: evil, Store: evil, State: evil, Error: ptr(evil)},
-		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: evil, Source: ptr(evil), Proof: ptr(evil)},
-		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: "applied", Source: ptr(evil), Proof: ptr(evil), BytesRestored: ptr(int64(1))}}
+		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: evil, Files: []string{evil}, Source: ptr(evil), Proof: ptr(evil)},
+		{Target: evil, Store: evil, Action: reconcile.ActionRefetch, State: "applied", Files: []string{evil}, Source: ptr(evil), Proof: ptr(evil), BytesRestored: ptr(int64(1))}}
 	p.ReportURI, p.Scope.TargetsFilter = ptr(evil), []string{evil}
 	out := textOf(t, finish(p, reconcile.ExitDivergence), TextOptions{Command: Command{URIs: []string{evil}, Flags: []string{"--config=" + evil}}, CanRepair: true, CanRestore: true})
 	for _, r := range out {

@@ -160,7 +160,7 @@ func (w *work) refuse(ctx context.Context, out *pass.Outcome, a reconcile.PlanAc
 	r.State, r.Error = ledger.StateRefused, reconcile.Ptr(why.Error())
 	w.log.Warn("a repair was refused", "target", a.Target, "action", a.Action.String(), "err", why)
 	if w.carries() {
-		rec := ledger.Repair{RepairOutcome: r, PassID: w.doc.PassID, Actor: w.doc.Actor, Host: w.doc.Host, Reason: w.doc.Reason, IndexUUID: a.IndexUUID, Files: a.Files}
+		rec := ledger.Repair{RepairOutcome: r, PassID: w.doc.PassID, Actor: w.doc.Actor, Host: w.doc.Host, Reason: w.doc.Reason, IndexUUID: a.IndexUUID}
 		for _, t := range w.found.targets {
 			if t.Location.String() == a.URI {
 				rec.Where = ledger.TargetOf(t)

@@ -174,7 +174,7 @@ func (w *work) showPlanned(out *pass.Outcome, actions []reconcile.PlanAction) er
 // outcomeOf is an action as the document lists repairs.
 func (w *work) outcomeOf(out *pass.Outcome, id string, a reconcile.PlanAction) reconcile.RepairOutcome {
 	r := reconcile.RepairOutcome{RepairID: id, Target: a.Target, Action: a.Action, Trigger: w.applyOptions().Trigger, ReadVersion: &a.ReadVersion,
-		Fragments: []reconcile.RepairFragment{}, Source: a.Source}
+		Fragments: []reconcile.RepairFragment{}, Files: a.Files, Source: a.Source}
 	if t := resultAt(out, a.URI); t != nil {
 		r.Store = t.Store
 	}

@@ -137,13 +137,17 @@ func showRepairs(ctx context.Context, a *app, l ledger.Ledger, f ledger.Filter, 
 	return columns(a.stdout, "REPAIR AT TARGET ACTION STATE FROM MADE ROWS BYTES TRIGGER OUTCOME", rows)
 }
 
-// outcomeOf says why a repair did not end well, or what it brought back, where from,
-// and what proved it.
+// outcomeOf says which objects a repair is about, and why it did not end well, or where
+// they were brought back from, and what proved it.
 func outcomeOf(r ledger.Repair) string {
+	files := strings.Join(r.Files, " ")
 	if r.Error != nil || r.BytesRestored == nil || r.Source == nil {
-		return deref(r.Error)
+		if files == "" || r.Error == nil {
+			return files + deref(r.Error)
+		}
+		return files + ": " + *r.Error
 	}
-	text := strings.Join(r.Files, " ") + " brought back from " + *r.Source
+	text := files + " brought back from " + *r.Source
 	if r.Proof != nil {
 		text += ", " + *r.Proof
 	}

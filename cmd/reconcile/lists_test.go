@@ -50,8 +50,8 @@ func blobsLedger(t *testing.T) string {
 		{State: ledger.StateApplied, BytesRestored: reconcile.Ptr(int64(1234)), Source: reconcile.Ptr("s3://b/"), Proof: reconcile.Ptr("checksum sha256"), DurationMS: reconcile.Ptr(int64(56))},
 		{State: ledger.StateFailed, Error: reconcile.Ptr("s3://a/: the copy is not the object")},
 	} {
-		r := ledger.Repair{RepairOutcome: reconcile.RepairOutcome{RepairID: "r-" + o.State, Target: target.Name, Store: target.Store, Action: reconcile.ActionRefetch, Trigger: ledger.TriggerManual},
-			Where: ledger.TargetOf(target), PassID: pass.PassID, Actor: "alice", Host: "host1", Files: []string{"back.bin"}}
+		r := ledger.Repair{RepairOutcome: reconcile.RepairOutcome{RepairID: "r-" + o.State, Target: target.Name, Store: target.Store, Action: reconcile.ActionRefetch, Trigger: ledger.TriggerManual, Files: []string{"back.bin"}},
+			Where: ledger.TargetOf(target), PassID: pass.PassID, Actor: "alice", Host: "host1"}
 		must(l.Intend(ctx, lease, r))
 		must(l.Settle(ctx, lease, r.RepairID, o))
 	}

@@ -162,8 +162,8 @@ func (w *work) healOne(ctx context.Context, out *pass.Outcome, c *collection, ac
 		if err != nil {
 			return fmt.Errorf("make a repair id: %w", err)
 		}
-		recs[i] = ledger.Repair{Where: ledger.Target{URI: c.root.Canonical(), Name: act.Target, Store: f.Store, Kind: "blobs"}, PassID: opts.PassID, Actor: opts.Actor, Host: opts.Host, Reason: opts.Reason, Files: []string{f.Path}}
-		recs[i].RepairOutcome = reconcile.RepairOutcome{RepairID: id.String(), Target: act.Target, Store: f.Store, Action: act.Action, State: ledger.StateIntended, Trigger: opts.Trigger, Fragments: []reconcile.RepairFragment{}}
+		recs[i] = ledger.Repair{Where: ledger.Target{URI: c.root.Canonical(), Name: act.Target, Store: f.Store, Kind: "blobs"}, PassID: opts.PassID, Actor: opts.Actor, Host: opts.Host, Reason: opts.Reason}
+		recs[i].RepairOutcome = reconcile.RepairOutcome{RepairID: id.String(), Target: act.Target, Store: f.Store, Action: act.Action, State: ledger.StateIntended, Trigger: opts.Trigger, Fragments: []reconcile.RepairFragment{}, Files: []string{f.Path}}
 		if err := w.ledger.Intend(held, lease, recs[i]); err != nil {
 			return fmt.Errorf("record that a node is asked to repair %s, before it is: %w", f.Path, err)
 		}

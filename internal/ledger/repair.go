@@ -54,8 +54,6 @@ type Repair struct {
 	// the dropped index entry.
 	IndexUUID    *string `json:"index_uuid"`
 	IndexMessage []byte  `json:"index_message"`
-	// Files are the objects that are brought back, as the metadata names them.
-	Files []string `json:"files"`
 
 	// The rest is written by the ledger.
 	Epoch      *int64     `json:"epoch"`

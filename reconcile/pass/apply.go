@@ -388,8 +388,8 @@ func (a *applier) record(t reconcile.Target, id string, act reconcile.PlanAction
 
 // plain is a record without an effect.
 func (a *applier) plain(t reconcile.Target, id string, act reconcile.PlanAction) ledger.Repair {
-	rec := ledger.Repair{Where: ledger.TargetOf(t), PassID: a.opts.PassID, Actor: a.opts.Actor, Host: a.opts.Host, Reason: a.opts.Reason, IndexUUID: act.IndexUUID, Files: act.Files}
-	rec.RepairOutcome = reconcile.RepairOutcome{RepairID: id, Target: t.Name, Store: t.Store, Action: act.Action, State: ledger.StateIntended, Trigger: a.opts.Trigger, Fragments: []reconcile.RepairFragment{}}
+	rec := ledger.Repair{Where: ledger.TargetOf(t), PassID: a.opts.PassID, Actor: a.opts.Actor, Host: a.opts.Host, Reason: a.opts.Reason, IndexUUID: act.IndexUUID}
+	rec.RepairOutcome = reconcile.RepairOutcome{RepairID: id, Target: t.Name, Store: t.Store, Action: act.Action, State: ledger.StateIntended, Trigger: a.opts.Trigger, Fragments: []reconcile.RepairFragment{}, Files: act.Files}
 	if a.opts.TriggerError != nil {
 		if text := a.opts.TriggerError(t); text != nil {
 			rec.Trigger, rec.TriggerError = ledger.TriggerFailure, text

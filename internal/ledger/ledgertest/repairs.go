@@ -29,11 +29,11 @@ func drop(name string) ledger.Repair {
 				{ID: 3, PhysicalRows: reconcile.Ptr(int64(100)), LiveRows: reconcile.Ptr(int64(90)), MissingFiles: []string{"data/3.lance"}},
 				{ID: 5, PhysicalRows: reconcile.Ptr(int64(10)), LiveRows: reconcile.Ptr(int64(10)), MissingFiles: []string{"data/5.lance", "_deletions/5-6-7.arrow"}},
 			},
+			Files: []string{},
 		},
 		Where: targetOf(name), PassID: "pass-1", Actor: "alice", Host: "host1", Reason: reconcile.Ptr("incident 7"),
 		Manifest: ledger.ManifestOf("_versions/18446744073709551608.manifest", []byte("manifest\x00bytes")),
 		Messages: map[uint64][]byte{3: {8, 3, 0}, 5: {8, 5, 255}},
-		Files:    []string{},
 	}
 }
 
@@ -42,9 +42,9 @@ func restore(name, file string) ledger.Repair {
 	return ledger.Repair{
 		RepairOutcome: reconcile.RepairOutcome{
 			RepairID: uuid.Must(uuid.NewV7()).String(), Target: name, Store: "rocketkeep", Action: reconcile.ActionRestore, State: ledger.StatePlanned,
-			Trigger: ledger.TriggerSchedule, Fragments: []reconcile.RepairFragment{}, Source: reconcile.Ptr("version abc"),
+			Trigger: ledger.TriggerSchedule, Fragments: []reconcile.RepairFragment{}, Files: []string{file}, Source: reconcile.Ptr("version abc"),
 		},
-		Where: targetOf(name), PassID: "pass-1", Actor: "alice", Host: "host1", Files: []string{file},
+		Where: targetOf(name), PassID: "pass-1", Actor: "alice", Host: "host1",
 	}
 }
 
