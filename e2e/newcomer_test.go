@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rocketkeep/reconcile/internal/servertest"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -142,4 +143,65 @@ func TestInterruptedLooksCoolNothingDown(t *testing.T) {
 			t.Errorf("%s: %s, %d references", x.Target, x.State, x.References)
 		}
 	}
+}
+
+// A name that nothing is there of is a mistake, said at once, and leaves no target behind.
+func TestADatasetThatIsNotThereIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	stores, s := demoStores(t), servertest.S3(t)
+	s.Put(t, "p/marked.lance/", nil)
+	for _, tt := range []struct{ name, uri, why string }{
+		{"below a folder that is there", filepath.Join(stores, "nosuch.lance"), "there is no such folder"},
+		{"below a folder that is absent", filepath.Join(stores, "no", "nosuch.lance"), "there is no such folder"},
+		{"below a bucket that is there", "s3://" + s.Bucket + "/p/nosuch.lance", "no object lies below it"},
+		{"with nothing but the marker of a folder", "s3://" + s.Bucket + "/p/marked.lance", "no object lies below it"},
+		{"below a bucket that is absent", "s3://nowhere/p/nosuch.lance", "there is no such bucket"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			db := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+			for _, words := range [][]string{{"check"}, {"repair"}, {"plan", "-o", filepath.Join(t.TempDir(), "plan.json")}, {"probe"}} {
+				if words[0] == "probe" && strings.HasSuffix(tt.uri, "marked.lance") {
+					continue // it has a key to ask for
+				}
+				r := run(t, s.Env(), append(words, tt.uri, "--database", db, "--request-timeout", "5s")...).exit(reconcile.ExitFailed)
+				r.says(r.stderr, "reconcile: no dataset at ", filepath.Base(tt.uri), tt.why)
+				if r.took > 20*time.Second {
+					t.Errorf("%v took %v", words, r.took)
+				}
+			}
+			out := run(t, nil, "targets", "--database", db, "--output", "json").exit(reconcile.ExitClean).stdout
+			if strings.TrimSpace(out) != "[]" {
+				t.Errorf("recorded\n%s", out)
+			}
+			// What else is named is looked at all the same.
+			d := run(t, s.Env(), "check", tt.uri, filepath.Join(stores, "exp-0004.rollout.lance"), "--database", db, "--output", "json", "--request-timeout", "5s").exit(reconcile.ExitFailed).pass()
+			if len(d.Targets) != 1 || d.Targets[0].State != "clean" {
+				t.Errorf("targets %+v", d.Targets)
+			}
+		})
+	}
+}
+
+// One that was there before is not forgotten when it goes as a whole.
+func TestADatasetThatIsGoneIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	stores, db := demoStores(t), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")
+	at := filepath.Join(stores, "exp-0004.rollout.lance")
+	look := func(want reconcile.ExitCode, uri, state string) {
+		t.Helper()
+		d := run(t, nil, "check", uri, "--target", "exp-0004", "--confirm-after", "1s", "--database", db, "--output", "json").exit(want).pass()
+		if len(d.Targets) != 1 || d.Targets[0].State+" "+text(d.Targets[0].Reason) != state {
+			t.Errorf("%s: %+v, want %s", uri, d.Targets, state)
+		}
+	}
+	look(reconcile.ExitClean, stores, "clean ")
+	if err := os.RemoveAll(at); err != nil {
+		t.Fatal(err)
+	}
+	look(reconcile.ExitFailed, at, "failed no_such_bucket")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	look(reconcile.ExitIncomplete, at, "half_deleted nothing_there")
 }

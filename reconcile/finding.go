@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,20 @@ func (r *Reference) Recorded() (size int64, checksum string) {
 		return r.Content.Size, r.Content.Checksum
 	}
 	return r.Size, r.Checksum
+}
+
+// RecordedText is what [Reference.Recorded] tells, as it stands in plans: "40000
+// sha256:…", with - for what is not recorded.
+func (r *Reference) RecordedText() string {
+	size, checksum := r.Recorded()
+	text := "-"
+	if size > 0 {
+		text = strconv.FormatInt(size, 10)
+	}
+	if checksum == "" {
+		checksum = "-"
+	}
+	return text + " " + checksum
 }
 
 // Place is where an object may lie, and the base whose store is asked for it.
@@ -259,6 +274,9 @@ const (
 	ReasonContradiction      = "contradiction"
 	ReasonNoContentLength    = "no_content_length"
 	ReasonTargetTimeout      = "target_timeout"
+	// ReasonNothingThere: of a dataset that an earlier pass read nothing is left, and no
+	// registry says whether that is meant.
+	ReasonNothingThere = "nothing_there"
 	// ReasonOverdue: budgets left the target again and again, until nobody had looked at
 	// it for budget.full_cycle.
 	ReasonOverdue           = "overdue"

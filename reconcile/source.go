@@ -21,8 +21,8 @@ type Target struct {
 	Location objstore.Location
 	// Root is the place that the target was found below: what a write must stay in.
 	Root objstore.Location
-	// Listed means that a listing showed the target, as opposed to a user naming it:
-	// then something must be there.
+	// Listed means that a listing showed the target, as opposed to a user naming it: a
+	// name over nothing is a mistake, an empty folder is somebody's left-over.
 	Listed bool
 	// Registry is what the registries say of it: one of the Registry words, empty when
 	// none was read or the kind is in none.
@@ -173,6 +173,10 @@ type PlanAction struct {
 	ExpectedEffect string  `json:"expected_effect"`
 	// Files are the objects to bring back, for ActionRestore and ActionRefetch.
 	Files []string `json:"files"`
+	// Recorded is what the metadata recorded of each of Files when the plan was made, its
+	// size and its checksum (see RecordedText); absent in other actions, and in plans of
+	// releases that did not keep it.
+	Recorded []string `json:"recorded,omitempty"`
 }
 
 // PlanFragment is one fragment of a drop.

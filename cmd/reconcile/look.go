@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile"
 	"github.com/rocketkeep/reconcile/reconcile/blobs/harper"
 	"github.com/rocketkeep/reconcile/reconcile/fleet"
+	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
 )
 
@@ -45,6 +47,29 @@ func (a *app) sayNoTargets(s *settings, f *foundTargets) {
 		return
 	}
 	fmt.Fprintf(a.stderr, "reconcile: no Lance dataset at or below %s; is it the folder that holds the tables?\n", where)
+}
+
+// sayNowhere names the datasets that were asked for and are not there.
+func (w *work) sayNowhere(out *pass.Outcome) {
+	for _, n := range out.Nowhere {
+		fmt.Fprintln(w.stderr, "reconcile: "+notThere(n.Target.Location, n.NoRoot))
+	}
+	if len(out.Nowhere) > 0 && len(out.Targets) == 0 {
+		w.doc.Reason = cmp.Or(w.doc.Reason, reconcile.Ptr(reconcile.ReasonNoTargets))
+	}
+}
+
+// notThere says that there is no dataset at a place, why that is known, and how to find
+// what was meant.
+func notThere(at objstore.Location, noRoot bool) string {
+	why, next := "no object lies below it", fmt.Sprintf("What is beside it: reconcile check %s", at.Parent())
+	switch {
+	case noRoot && at.Scheme == "file":
+		why = "there is no such folder"
+	case noRoot:
+		why, next = "there is no such bucket", "Compare bucket, endpoint and account"
+	}
+	return printable(fmt.Sprintf("no dataset at %s: %s. %s", at, why, next))
 }
 
 // foundTargets are the targets of all places, each with the place that it is of.

@@ -88,8 +88,10 @@ type prober struct {
 	root objstore.Location
 	// there is an object that the listing showed; zero when it showed none.
 	there objstore.Location
-	now   func() time.Time
-	rows  []probeRow
+	// empty: the listing showed nothing at all; noRoot: there is no such bucket or folder.
+	empty, noRoot bool
+	now           func() time.Time
+	rows          []probeRow
 }
 
 func (p *prober) say(check, verdict, format string, args ...any) {
@@ -116,7 +118,9 @@ func (a *app) probe(ctx context.Context, s *settings, uri string, readOnly bool)
 		return nil, err
 	}
 	p := &prober{r: r, root: root, now: time.Now}
-	p.listing(ctx)
+	if p.listing(ctx); strings.HasSuffix(root.Key, ".lance") && p.there == (objstore.Location{}) && p.empty {
+		return nil, errors.New(notThere(root, p.noRoot))
+	}
 	p.absent(ctx)
 	p.present(ctx)
 	p.versions(ctx)
@@ -152,8 +156,10 @@ func (p *prober) listing(ctx context.Context) {
 			break
 		}
 	}
+	p.noRoot = errors.Is(failed, objstore.ErrNoSuchBucket)
+	p.empty = n == 0 && (failed == nil || p.noRoot)
 	switch {
-	case errors.Is(failed, objstore.ErrNoSuchBucket):
+	case p.noRoot:
 		p.fail(reconcile.ExitFailed, "list", probeFailed, "there is no such bucket or folder")
 	case failed != nil:
 		p.fail(reconcile.ExitIncomplete, "list", probeFailed, "%v", failed)

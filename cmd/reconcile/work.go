@@ -157,6 +157,7 @@ func (w *work) run(ctx context.Context, p *progress, judge func(*pass.Outcome) r
 	if err != nil {
 		return nil, failure(err)
 	}
+	w.sayNowhere(out)
 	carried := errors.Join(w.putOff(ctx, out, sink), w.carry(ctx, out, settled))
 	code := out.Exit()
 	if judge != nil {

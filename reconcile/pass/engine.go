@@ -241,13 +241,23 @@ func (p *engine) lookOne(ctx context.Context, t reconcile.Target) error {
 	switch {
 	case err != nil:
 		l.brokenOff, l.cut = p.brokenOff(ctx, tctx, err), ctx.Err() != nil
-	case facts.Absent:
-		if t.Row {
-			p.mu.Lock()
-			p.absent = append(p.absent, l)
-			p.mu.Unlock()
-		}
+	case facts.Absent && t.Row:
+		p.mu.Lock()
+		p.absent = append(p.absent, l)
+		p.mu.Unlock()
 		return nil
+	case nothingThere(t, facts):
+		known, err := p.wasThere(ctx, t)
+		if err != nil {
+			return err
+		}
+		if !known {
+			p.leaveOut(t, facts)
+			return nil
+		}
+		if facts.Absent {
+			facts = reconcile.Facts{Settled: true, State: reconcile.StateHalfDeleted, Reason: reconcile.ReasonNothingThere}
+		}
 	}
 	facts.Blocks = append(facts.Blocks, p.registryBlocks(t)...)
 	for i := range facts.Findings {

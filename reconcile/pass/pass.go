@@ -126,6 +126,9 @@ type Outcome struct {
 	// Deferred are the targets that the budget left for the next pass: nothing was
 	// looked at there, and they stand in no total but Deferred.
 	Deferred []reconcile.Target
+	// Nowhere are targets that were named and that nothing is there of, nor ever was as
+	// far as anybody knows: they are in no total, and nothing is recorded of them.
+	Nowhere []Nowhere
 	// Interrupted is the cause when the context ended before the pass did.
 	Interrupted error
 
@@ -140,9 +143,19 @@ type Outcome struct {
 	failedRepairs map[string]bool
 }
 
+// Nowhere is a target that a user named by mistake.
+type Nowhere struct {
+	Target reconcile.Target
+	// NoRoot: the bucket, or the folder of files, is absent.
+	NoRoot bool
+}
+
 // Exit is the exit code of a look, interruption excluded.
 func (o *Outcome) Exit() reconcile.ExitCode {
 	codes := slices.Clone(o.codes)
+	if len(o.Nowhere) > 0 {
+		codes = append(codes, reconcile.ExitFailed)
+	}
 	for _, t := range o.Targets {
 		if t.State == reconcile.StateFailed && o.failedRepairs[t.URI] {
 			continue

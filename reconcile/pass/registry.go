@@ -3,6 +3,7 @@ package pass
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -100,6 +101,37 @@ func (p *engine) registered(ctx context.Context, targets []reconcile.Target) (wo
 		return nil, reconcile.ReasonRegistryUnread
 	}
 	return words, ""
+}
+
+// nothingThere reports whether nothing at all is there of a dataset: neither an object,
+// nor, of one that a user named, the bucket or folder to look for it in.
+func nothingThere(t reconcile.Target, f reconcile.Facts) bool {
+	noRoot := f.Settled && f.State == reconcile.StateFailed && f.Reason == reconcile.ReasonNoSuchBucket
+	return f.Absent || noRoot && !t.Listed && !t.Row && t.Kind != kindBlobs
+}
+
+// wasThere reports whether an earlier pass read the dataset: then its absence is damage,
+// and not a name that was mistyped.
+func (p *engine) wasThere(ctx context.Context, t reconcile.Target) (bool, error) {
+	if !p.remembers() {
+		return false, nil
+	}
+	highest, err := p.opts.Recall.Memory.HighestVersion(ctx, t.Location.Canonical())
+	if err != nil {
+		return false, fmt.Errorf("%w: highest version of %s: %w", errMemory, t.Name, err)
+	}
+	return highest != nil, nil
+}
+
+// leaveOut takes out of the pass what is no target.
+func (p *engine) leaveOut(t reconcile.Target, f reconcile.Facts) {
+	if t.Listed {
+		p.opts.Logger.Info("an empty folder is no dataset", "target", t.Name, "uri", t.Location.String())
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out.Nowhere = append(p.out.Nowhere, Nowhere{Target: t, NoRoot: !f.Absent})
 }
 
 // registryReason is the reason of a target that the registry alone speaks against.

@@ -353,6 +353,9 @@ func sortOutcome(o *Outcome) {
 	slices.SortFunc(o.Findings, func(a, b reconcile.Finding) int {
 		return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Target, b.Target), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Path, b.Path))
 	})
+	slices.SortFunc(o.Nowhere, func(a, b Nowhere) int {
+		return cmp.Compare(a.Target.Location.String(), b.Target.Location.String())
+	})
 	slices.SortFunc(o.Actions, func(a, b reconcile.PlanAction) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.URI, b.URI), cmp.Compare(a.Action, b.Action))
 	})

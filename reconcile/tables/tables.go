@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
@@ -233,17 +234,13 @@ func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 		if err != nil {
 			return t.cannotLook(ctx, "", err)
 		}
-		if !o.Prefix {
+		// A name that ends in a slash is the marker of a folder, and empty.
+		if !o.Prefix && o.Name != "" && !strings.HasSuffix(o.Name, "/") {
 			objects++
 		}
 		if objects == maxCounted {
 			break
 		}
-	}
-	if objects == 0 && t.target.Listed {
-		// Its parent's listing shows it and its own shows nothing: removed since, or
-		// a store that contradicts itself.
-		return &reconcile.Facts{Settled: true, State: reconcile.StateIncomplete, Reason: reasonNothingThere}
 	}
 	if objects == 0 {
 		return &reconcile.Facts{Absent: true}
@@ -255,8 +252,6 @@ func (t *Table) noManifest(ctx context.Context) *reconcile.Facts {
 	reason := fmt.Sprintf("no manifest, %d%s objects", objects, more)
 	return &reconcile.Facts{Settled: true, State: reconcile.StateHalfDeleted, Reason: reason}
 }
-
-const reasonNothingThere = "nothing_there"
 
 // maxCounted bounds how far a dataset without a manifest is listed: the number is
 // there to tell "a few left-overs" from "all of it".
