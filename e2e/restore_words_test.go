@@ -182,3 +182,44 @@ func TestOnlyWhatARepairCanRestoreIsPromised(t *testing.T) {
 		})
 	}
 }
+
+// Whatever became of a repair, the document, the text and the ledger say which object it
+// was about; and what came back is not advised to be brought back once more.
+func TestRepairsNameTheirObjects(t *testing.T) {
+	t.Parallel()
+	s := servertest.S3(t)
+	l := newLadder(t, s, "s3://"+s.Bucket+"/p1")
+	other := l.glob("data/*.lance")
+	if other == l.lost {
+		files, err := filepath.Glob(filepath.Join(l.local, "data", "*.lance"))
+		if err != nil || len(files) < 2 {
+			t.Fatalf("%d data files, %v", len(files), err)
+		}
+		other = "data/" + filepath.Base(files[1])
+	}
+	s.Put(t, "p1/t.lance/"+l.lost, l.read(l.lost))
+	s.Put(t, "p1/t.lance/"+other, spoilt(l.read(other)))
+	l.remove("r/t.lance/" + l.lost)
+	l.remove("r/t.lance/" + other)
+	out := runIn(t, l.dir, s.Env(), "run", "--config", l.config, "--mode", "restore", "--progress", "never").exit(3).stdout
+	for _, want := range []string{"nothing is left to do", "Repairs"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("the text does not say %q:\n%s", want, out)
+		}
+	}
+	if repairs := out[strings.Index(out, "\nRepairs"):]; !strings.Contains(repairs, l.lost) || !strings.Contains(repairs, other) {
+		t.Errorf("repairs without their objects:\n%s", repairs)
+	}
+	rows := runIn(t, l.dir, s.Env(), "repairs", "--config", l.config).exit(0).stdout
+	for _, line := range []string{l.lost + " brought back from ", other + ": "} {
+		if !strings.Contains(rows, line) {
+			t.Errorf("reconcile repairs does not say %q:\n%s", line, rows)
+		}
+	}
+	s.Put(t, "r/t.lance/"+other, []byte("0123456789"))
+	s.Put(t, "p1/t.lance/"+other, l.read(other))
+	d := l.run("--mode", "restore").exit(5).pass()
+	if len(d.Repairs) != 1 || d.Repairs[0]["state"] != "refused" || fmt.Sprint(d.Repairs[0]["files"]) != "["+other+"]" {
+		t.Errorf("what was refused: %v", d.Repairs)
+	}
+}

@@ -95,7 +95,7 @@ func TestListsTellOfCopiesAndOfWhatCameBack(t *testing.T) {
 	if got := row("r-applied", "repairs"); !strings.HasSuffix(got, "|1234|manual|back.bin brought back from s3://b/, checksum sha256") {
 		t.Errorf("what came back: %s", got)
 	}
-	if got := row("r-failed", "repairs"); !strings.HasSuffix(got, "|-|manual|s3://a/: the copy is not the object") {
+	if got := row("r-failed", "repairs"); !strings.HasSuffix(got, "|-|manual|back.bin: s3://a/: the copy is not the object") {
 		t.Errorf("what did not: %s", got)
 	}
 	for _, want := range [][]string{{`"record": "rec-1"`, "findings"}, {`"proof": "checksum sha256"`, "repairs"}, {`"duration_ms": 56`, "repairs"}} {
