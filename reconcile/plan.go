@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -211,7 +212,7 @@ func copyActions(in []PlanAction) []PlanAction {
 	for i := range out {
 		a := &out[i]
 		a.IndexUUID, a.Source = copyPtr(a.IndexUUID), copyPtr(a.Source)
-		a.Files = copyList(a.Files)
+		a.Files, a.Recorded = copyList(a.Files), slices.Clone(a.Recorded)
 		a.Fragments = copyList(a.Fragments)
 		for j := range a.Fragments {
 			f := &a.Fragments[j]

@@ -67,13 +67,7 @@ func holds(out *pass.Outcome, a reconcile.PlanAction) (reconcile.PlanAction, *re
 		return f.URI == a.URI && f.Action == a.Action && (a.IndexUUID == nil || f.IndexUUID != nil && *f.IndexUUID == *a.IndexUUID)
 	})
 	if !a.Action.Destructive() {
-		if fresh < 0 {
-			return a, whyNot(out, a, func(f reconcile.Finding) bool { return slices.Contains(a.Files, f.Path) })
-		}
-		if a.Files = common(a.Files, out.Actions[fresh].Files); len(a.Files) == 0 {
-			return a, &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "other objects are damaged than were planned for"}
-		}
-		return a, nil
+		return holdsCopies(out, a, fresh)
 	}
 	if a.Action == reconcile.ActionDropIndex {
 		if fresh < 0 {
@@ -107,6 +101,67 @@ func holds(out *pass.Outcome, a reconcile.PlanAction) (reconcile.PlanAction, *re
 	return a, nil
 }
 
+// holdsCopies cuts an action that brings objects back down to those that are still to be
+// brought back, and of which the same is recorded as when the plan was made. fresh is the
+// place of the action that the new looks gave, below 0 when they gave none.
+func holdsCopies(out *pass.Outcome, a reconcile.PlanAction, fresh int) (reconcile.PlanAction, *reconcile.Refusal) {
+	now := map[string]string{}
+	if fresh >= 0 {
+		for i, file := range out.Actions[fresh].Files {
+			now[file] = out.Actions[fresh].Recorded[i]
+		}
+	}
+	all := a
+	a.Files, a.Recorded = nil, nil
+	changed := ""
+	for i, file := range all.Files {
+		recorded, due := now[file]
+		switch {
+		case !due:
+		case i < len(all.Recorded) && all.Recorded[i] != recorded:
+			changed = file
+		default:
+			a.Files, a.Recorded = append(a.Files, file), append(a.Recorded, recorded)
+		}
+	}
+	switch {
+	case len(a.Files) > 0:
+		return a, nil
+	case changed != "":
+		return all, &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "another object is recorded as " + changed + " than was planned for"}
+	}
+	return all, whyNot(out, all, func(f reconcile.Finding) bool { return slices.Contains(all.Files, f.Path) })
+}
+
+// bindRecords notes in the actions that bring objects back what is recorded of each, so
+// that a plan does not outlive a record that changes.
+func bindRecords(out *pass.Outcome) {
+	type object struct {
+		uri, path string
+		action    reconcile.Action
+	}
+	uris := map[[2]string]string{}
+	for _, t := range out.Targets {
+		uris[[2]string{t.Store, t.Target}] = t.URI
+	}
+	recorded := map[object]string{}
+	for i := range out.Findings {
+		if f := &out.Findings[i]; f.ProposedAction != reconcile.ActionNone && !f.ProposedAction.Destructive() && len(f.BlockedBy) == 0 {
+			recorded[object{uris[[2]string{f.Store, f.Target}], f.Path, f.ProposedAction}] = f.Ref.RecordedText()
+		}
+	}
+	for i := range out.Actions {
+		a := &out.Actions[i]
+		if a.Action.Destructive() {
+			continue
+		}
+		a.Recorded = make([]string, len(a.Files))
+		for j, file := range a.Files {
+			a.Recorded[j] = recorded[object{a.URI, file, a.Action}]
+		}
+	}
+}
+
 func common(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
@@ -134,7 +189,9 @@ func whyNot(out *pass.Outcome, a reconcile.PlanAction, mine func(reconcile.Findi
 		case !f.Verdict.Damaged():
 			return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: f.Path + " is " + f.Verdict.String()}
 		case f.ProposedAction == reconcile.ActionNone:
-			return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: f.Path + " is still damaged, and a plan drops nothing for it any more"}
+			return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: f.Path + " is still damaged, and no repair of it is planned any more"}
+		case f.ProposedAction != a.Action:
+			return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: fmt.Sprintf("%s would now be mended otherwise: %s", f.Path, f.ProposedAction)}
 		}
 	}
 	if t.State == reconcile.StateIncomplete {

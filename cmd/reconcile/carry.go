@@ -120,6 +120,9 @@ func (w *work) carry(ctx context.Context, out *pass.Outcome, settled *settledRep
 			moveState(out, t, reconcile.StateLocked, reconcile.Ptr("unsettled_repair"))
 		}
 	}
+	if w.s.mode != modeOff && (!w.s.repair.carry || w.s.repair.plan != nil) {
+		bindRecords(out)
+	}
 	actions := planned(out.Actions, w.s.mode)
 	if w.s.repair.plan != nil {
 		var err error

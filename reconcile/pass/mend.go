@@ -129,15 +129,15 @@ func (a *applier) mayMend(size int64) bool {
 
 // one brings back one object. bytes are those that are back, or may be.
 func (m *mending) one(ctx context.Context, f *reconcile.Finding, prover reconcile.Prover) (bytes int64) {
-	p, r := m.opts.Mend.Mender.Prepare(ctx, mend.Job{Target: m.t, Finding: *f, Prover: prover, Peers: m.having(f), StillNamed: func(ctx context.Context) (bool, error) {
-		m.ask.Lock()
-		defer m.ask.Unlock()
-		rev, err := m.src.Revisit(ctx, []reconcile.Reference{f.Ref})
-		if err != nil {
-			return false, err
+	stillNamed := func(ctx context.Context) (bool, error) { return m.stillNamed(ctx, f) }
+	p, r := m.opts.Mend.Mender.Prepare(ctx, mend.Job{Target: m.t, Finding: *f, Prover: prover, Peers: m.having(f), StillNamed: stillNamed})
+	if p == nil && len(r.Refused) > 0 && ctx.Err() == nil {
+		if named, err := stillNamed(ctx); err == nil && !named {
+			// The copies were held against a record that has changed since: none of them failed.
+			r.Outcome, r.Reason, r.SaidNo, r.Disproved = mend.Refused, mend.ReasonSuperseded, nil, nil
+			r.Err = errors.Join(errors.New("the metadata no longer says the same of the object"), r.Err)
 		}
-		return rev.Named[0], nil
-	}})
+	}
 	if p != nil {
 		defer p.Close()
 	}
@@ -172,6 +172,17 @@ func (m *mending) one(ctx context.Context, f *reconcile.Finding, prover reconcil
 		m.settled(ctx, f, r, rec, false)
 	}
 	return r.Bytes
+}
+
+// stillNamed asks the metadata whether it still says the same of the object.
+func (m *mending) stillNamed(ctx context.Context, f *reconcile.Finding) (bool, error) {
+	m.ask.Lock()
+	defer m.ask.Unlock()
+	rev, err := m.src.Revisit(ctx, []reconcile.Reference{f.Ref})
+	if err != nil {
+		return false, err
+	}
+	return rev.Named[0], nil
 }
 
 // stop ends the work on the target, with an error when that of the whole pass ends.
@@ -325,8 +336,12 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	for _, name := range r.Silent {
 		f.BlockedBy = append(f.BlockedBy, reconcile.BlockedRungOpen+name)
 	}
-	if r.Outcome == mend.Refused && r.Reason != mend.ReasonSuperseded {
+	switch {
+	case r.Outcome != mend.Refused:
+	case r.Reason != mend.ReasonSuperseded:
 		m.setState(m.t, reconcile.StateRefused, r.Reason)
+	case m.opts.Strict:
+		m.setState(m.t, reconcile.StateRefused, reconcile.RefusedPlanStale) // what was planned no longer holds
 	}
 	if !countsAsFailure(r) {
 		return

@@ -580,6 +580,35 @@ func TestARecordThatChangedBetweenLookAndRepairIsSuperseded(t *testing.T) {
 	}
 }
 
+// The record and the object at the peer are new: the copy fails what was recorded before,
+// and that is the fault of nobody.
+func TestACopyThatFailsARecordThatHasChangedIsSuperseded(t *testing.T) {
+	t.Parallel()
+	for _, planned := range []bool{false, true} {
+		p := newPlace(t, false, "a")
+		p.gone("a")
+		x := newPeer("x")
+		x.has["a"] = []byte("newer")
+		p.peers = []reconcile.Peer{x}
+		p.apply = func(o *ApplyOptions) { o.Strict = planned }
+		x.onFetch = func(string) { p.recs.set("a", sha([]byte("newer"))) }
+		out := p.pass()
+		if d := cmp.Diff([]string{"a refused"}, p.states(out)); d != "" {
+			t.Fatal(d)
+		}
+		if !strings.HasPrefix(*out.Repairs[0].Error, "superseded") {
+			t.Error(*out.Repairs[0].Error)
+		}
+		p.absent("a")
+		if state, _ := p.ledger.RefetchState(t.Context(), []string{finding(t, out, "a").FindingID}); len(state) != 0 {
+			t.Errorf("it counts as a failed attempt: %v", state)
+		}
+		if got := out.Targets[0]; planned && (out.Exit() != reconcile.ExitRefused || got.Reason == nil || *got.Reason != reconcile.RefusedPlanStale) {
+			t.Errorf("exit %d, %s %v: a plan no longer holds", out.Exit(), got.State, got.Reason)
+		}
+	}
+}
+
 func TestVersionsThatAreNoGoodLeadToPeers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, true, "a", "b")
