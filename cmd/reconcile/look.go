@@ -32,6 +32,7 @@ func (s *settings) scope() reconcile.Scope {
 	for _, x := range s.filter.Exclude {
 		sc.TargetsFilter = append(sc.TargetsFilter, "!"+x)
 	}
+	sc.TargetsFilter = append(sc.TargetsFilter, s.narrowed...)
 	return sc
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,9 @@ type settings struct {
 	// places are looked at; each keeps the words of the user.
 	places []place
 	filter fleet.Filter
+	// narrowed are the words of the command line that ask for a part of what this
+	// program is configured for, or for single datasets.
+	narrowed []string
 
 	depth          reconcile.Depth
 	confirmAfter   time.Duration
@@ -131,6 +135,7 @@ func (f *lookFlags) settings(cmd *cobra.Command, uris []string) (*settings, erro
 	}
 	f.override(cmd.Flags(), cfg, s)
 	named := len(uris) > 0
+	s.narrowed = narrowedTo(cfg, uris)
 	if uris, err = s.chooseCollections(cfg, uris); err != nil {
 		return nil, err
 	}
@@ -243,6 +248,22 @@ type placed struct {
 
 // Locate reads a URI.
 func (p placed) Locate(uri string) (objstore.Location, error) { return p.place.locate(p.Set, uri) }
+
+// narrowedTo are those of the URIs and names of a command line that leave something
+// out: any where a configuration says what there is, else those of single datasets.
+func narrowedTo(cfg *config.Config, words []string) []string {
+	var out []string
+	for _, word := range words {
+		shown := word
+		if loc, err := objstore.Parse(word); err == nil && !strings.HasPrefix(word, collectionPrefix) {
+			shown = loc.String() // without credentials
+		}
+		if len(cfg.Stores)+len(cfg.Blobs) > 0 || strings.HasSuffix(strings.TrimRight(shown, "/"), ".lance") {
+			out = append(out, shown)
+		}
+	}
+	return out
+}
 
 // choosePlaces are the URIs of the command line, else the configured stores.
 // named: something was named, blob collections included.

@@ -83,7 +83,7 @@ func TestFlagsWinOverTheConfiguration(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	sc := s.scope()
-	if d := cmp.Diff([]string{"x,y", "!z"}, sc.TargetsFilter); d != "" {
+	if d := cmp.Diff([]string{"x,y", "!z", "s3://bucket/a/deep"}, sc.TargetsFilter); d != "" {
 		t.Errorf("filter (-want +got):\n%s", d)
 	}
 }

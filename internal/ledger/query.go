@@ -126,7 +126,9 @@ type Status struct {
 	FailedPosts int64 `json:"failed_posts"`
 	// Locked lists the targets that somebody works on.
 	Locked []LockRow `json:"locked"`
-	// LastPass is the newest, LastClean the newest that ended with exit code 0.
+	// LastPass is the newest. LastClean is the newest that ended with exit code 0 of
+	// those that had targets and were not narrowed to some of them (an empty
+	// Scope.TargetsFilter).
 	LastPass  *PassRow `json:"last_pass"`
 	LastClean *PassRow `json:"last_clean_pass"`
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/rocketkeep/reconcile/internal/ledger"
 	"github.com/rocketkeep/reconcile/reconcile"
@@ -367,10 +368,11 @@ func testStatus(t *testing.T, h Harness) {
 	two.FragmentID = one.FragmentID
 	harmless := damage("x", 4, reconcile.Missing)
 	harmless.Ref.Harmless = true
-	clean := b.pass()
-	if err := b.FinishPass(ctx, reconcile.Pass{PassID: clean}); err != nil {
-		t.Fatal(err)
-	}
+	clean := finished(b, 3)
+	h.SetClock(t, 20*time.Second)
+	finished(b, 1, "exp-0003") // of one target
+	h.SetClock(t, 40*time.Second)
+	finished(b, 0) // of none
 	h.SetClock(t, time.Minute)
 	p := b.see(one, two, three, harmless)
 	if _, err := b.RecordTarget(ctx, recordOf("y", look{pass: p})); err != nil {
@@ -414,6 +416,22 @@ func testStatus(t *testing.T, h Harness) {
 		x.RepairCooldownUntil != nil || *x.Version != 7 || *x.HighestVersion != 7 || *x.State != "diverged" || x.DamagedSince == nil || x.Kind != "rollout" {
 		t.Errorf("target %+v", x)
 	}
+}
+
+// finished is a clean pass over so many targets, narrowed by a filter.
+func finished(b *bundle, targets int64, filter ...string) string {
+	b.t.Helper()
+	ctx := b.t.Context()
+	id := uuid.Must(uuid.NewV7()).String()
+	p := reconcile.Pass{PassID: id, Mode: "off", ToolVersion: "test", Actor: "alice", Host: "host1", Scope: reconcile.Scope{TargetsFilter: filter}}
+	if _, err := b.BeginPass(ctx, p); err != nil {
+		b.t.Fatalf("begin pass: %v", err)
+	}
+	p.Totals.Targets, p.Totals.TargetsByState = targets, map[reconcile.State]int64{reconcile.StateClean: targets}
+	if err := b.FinishPass(ctx, p); err != nil {
+		b.t.Fatalf("finish pass: %v", err)
+	}
+	return id
 }
 
 func testDiff(t *testing.T, h Harness) {

@@ -60,7 +60,7 @@ func (l *Ledger) Status(ctx context.Context) (ledger.Status, error) {
 		if s.LastPass, err = lastPass(ctx, c, "true"); err != nil {
 			return err
 		}
-		s.LastClean, err = lastPass(ctx, c, "p.exit_code = 0")
+		s.LastClean, err = lastPass(ctx, c, wholeAndClean)
 		return err
 	})
 	if err != nil {
@@ -68,6 +68,11 @@ func (l *Ledger) Status(ctx context.Context) (ledger.Status, error) {
 	}
 	return s, nil
 }
+
+// wholeAndClean are the passes that found everything in order of all that they were
+// configured to look at: one of a few targets, or of none, says nothing of the others.
+// An empty list is {} in one dialect and [] in the other.
+const wholeAndClean = "p.exit_code = 0 AND p.targets > 0 AND CAST(p.scope_targets_filter AS text) IN ('{}', '[]')"
 
 func held(ctx context.Context, c Conn) ([]ledger.LockRow, error) {
 	out := []ledger.LockRow{}
