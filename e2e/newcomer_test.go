@@ -205,3 +205,29 @@ func TestADatasetThatIsGoneIsNotForgotten(t *testing.T) {
 	}
 	look(reconcile.ExitIncomplete, at, "half_deleted nothing_there")
 }
+
+// An endpoint that takes nothing holds up nobody else's posts, and each of its own is
+// tried in every pass.
+func TestEveryOwedPostIsTriedInEachPass(t *testing.T) {
+	t.Parallel()
+	away, well := startMaster(t), startMaster(t)
+	away.answer(500)
+	f := told(t, away, strings.ReplaceAll("- post: MASTER/well\n  body: '{\"target\":{{json .Target}}}'\n", "MASTER", well.url))
+	tables := []string{"exp-1", "generic:orders", "small"}
+	f.lose("exp-1.rollout.lance", 1)
+	f.lose("orders.generic.lance", 2)
+	f.lose("small.rollout.lance", 0)
+	f.runTold(reconcile.ExitClean, "run")
+	for pass := range 2 {
+		asked := strings.Join(away.take(), "\n")
+		for _, name := range tables {
+			if !strings.Contains(asked, `"target":"`+name+`"`) {
+				t.Errorf("pass %d: nothing is sent of %s\n%s", pass, name, asked)
+			}
+		}
+		if got := len(well.take()); (pass == 0) != (got > 0) {
+			t.Errorf("pass %d: %d posts to the other endpoint", pass, got)
+		}
+		f.runTold(reconcile.ExitClean, "run")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -123,8 +124,11 @@ const (
 	postBackoff  = 500 * time.Millisecond
 	// postClaim is how long other passes leave a post alone that this one sends.
 	postClaim = 2 * postTotal
-	// postFailures in a row of one hook leave its others to the next pass.
+	// After postFailures in a row of one hook each of its others is tried once only, and
+	// none is begun any more when the hook has had postHook: those that were tried least
+	// come first in the next pass.
 	postFailures = 2
+	postHook     = 2 * time.Minute
 )
 
 // tell sends what is owed to other systems, of this pass's repairs and of those that
@@ -153,37 +157,89 @@ func (w *work) tell(ctx context.Context) {
 	for _, p := range givenUp {
 		w.posted(p, addressOf(byKey[p.Hook], p), ledger.PostResult{State: ledger.PostGivenUp, Status: p.Status, Error: p.Error})
 	}
-	sender := &hook.Sender{Attempts: postAttempts, Each: postEach, Total: postTotal, Backoff: postBackoff, Now: time.Now, Sleep: pass.SystemClock{}.Sleep}
-	failures := map[string]int{}
-	for _, p := range due {
-		if ctx.Err() != nil {
-			w.log.Warn("posts after repairs end early; the next pass goes on", "cause", context.Cause(ctx))
-			return
+	for i, r := range w.sendAll(ctx, byKey, due) {
+		if r != nil {
+			w.posted(due[i], cmp.Or(r.URL, addressOf(byKey[due[i].Hook], due[i])), *r)
 		}
-		if failures[p.Hook] >= postFailures {
-			w.posted(p, addressOf(byKey[p.Hook], p), ledger.PostResult{State: ledger.PostOpen, Error: reconcile.Ptr("not sent: the posts before it were not taken")})
-			continue
-		}
-		if w.post(ctx, sender, byKey[p.Hook], p) {
-			failures[p.Hook] = 0
-		} else {
-			failures[p.Hook]++
-		}
+	}
+	if ctx.Err() != nil {
+		w.log.Warn("posts after repairs end early; the next pass goes on", "cause", context.Cause(ctx))
 	}
 }
 
-// post sends one post and records how that ended; ok is false when somebody may have
-// to try again.
-func (w *work) post(ctx context.Context, sender *hook.Sender, h *hook.Hook, p ledger.Post) (ok bool) {
+// sendAll sends the posts that are due, each hook's by itself, so that an endpoint that
+// is away holds up its own only. It says of each how it ended; nil is not sent.
+func (w *work) sendAll(ctx context.Context, hooks map[string]*hook.Hook, due []ledger.Post) []*ledger.PostResult {
+	out := make([]*ledger.PostResult, len(due))
+	byHook := map[string][]int{}
+	for i, p := range due {
+		byHook[p.Hook] = append(byHook[p.Hook], i)
+	}
+	var all sync.WaitGroup
+	for key, posts := range byHook {
+		all.Go(func() {
+			q := postQueue{until: time.Now().Add(postHook), now: time.Now}
+			for _, i := range posts {
+				if ctx.Err() != nil {
+					return
+				}
+				tries := q.tries()
+				if tries == 0 {
+					out[i] = &ledger.PostResult{State: ledger.PostOpen, Error: reconcile.Ptr("not sent: the posts before it took all the time that one address is given in a pass; it comes first in the next")}
+					continue
+				}
+				sender := &hook.Sender{Attempts: tries, Each: postEach, Total: postTotal, Backoff: postBackoff, Now: time.Now, Sleep: pass.SystemClock{}.Sleep}
+				out[i] = w.post(ctx, sender, hooks[key], due[i])
+				q.note(out[i])
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// postQueue decides how often each post of one hook is tried.
+type postQueue struct {
+	failures int
+	until    time.Time
+	now      func() time.Time
+}
+
+// tries is how often the next post may be sent; 0 leaves it to the next pass.
+func (q *postQueue) tries() int {
+	switch {
+	case q.failures < postFailures:
+		return postAttempts
+	case q.now().Before(q.until):
+		return 1
+	}
+	return 0
+}
+
+// note takes account of how a post ended. One that another pass sends, or that the
+// ledger kept from being sent, says nothing of the endpoint.
+func (q *postQueue) note(r *ledger.PostResult) {
+	switch {
+	case r == nil:
+	case r.State == ledger.PostOpen:
+		q.failures++
+	default:
+		q.failures = 0
+	}
+}
+
+// post sends one post and records how that ended; nil when it was not this pass that
+// sent it.
+func (w *work) post(ctx context.Context, sender *hook.Sender, h *hook.Hook, p ledger.Post) *ledger.PostResult {
 	mine, err := w.ledger.ClaimPost(ctx, p.Repair.RepairID, p.Hook, postClaim)
 	if err != nil {
 		w.log.Warn("a post after a repair is not sent: the ledger failed", "target", p.Repair.Target, "repair_id", p.Repair.RepairID, "err", err)
-		return false
+		return nil
 	}
 	if !mine {
-		return true // another pass sends it
+		return nil // another pass sends it
 	}
-	r := ledger.PostResult{State: ledger.PostRefused}
+	r := &ledger.PostResult{State: ledger.PostRefused}
 	req, err := h.Render(dataOf(p.Repair))
 	if err == nil {
 		r.URL = req.Shown
@@ -204,11 +260,10 @@ func (w *work) post(ctx context.Context, sender *hook.Sender, h *hook.Hook, p le
 	}
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordGrace)
 	defer cancel()
-	if err := w.ledger.SettlePost(rctx, p.Repair.RepairID, p.Hook, r); err != nil {
+	if err := w.ledger.SettlePost(rctx, p.Repair.RepairID, p.Hook, *r); err != nil {
 		w.log.Warn("what became of a post after a repair is not recorded; it may be sent again", "target", p.Repair.Target, "repair_id", p.Repair.RepairID, "err", err)
 	}
-	w.posted(p, cmp.Or(r.URL, addressOf(h, p)), r)
-	return r.State != ledger.PostOpen
+	return r
 }
 
 // addressOf is where a post that was not sent would have gone, without what must not

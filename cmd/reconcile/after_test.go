@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rocketkeep/reconcile/internal/hook"
 	"github.com/rocketkeep/reconcile/internal/ledger"
@@ -29,4 +30,31 @@ func TestWhereAPostThatWasNotSentGoes(t *testing.T) {
 	if got := addressOf(nil, p); got != p.URL {
 		t.Errorf("of one without a template: %q", got)
 	}
+}
+
+func TestHowOftenEachPostOfAHookIsTried(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := postQueue{until: now.Add(time.Minute), now: func() time.Time { return now }}
+	step := func(want int, r *ledger.PostResult) {
+		t.Helper()
+		if got := q.tries(); got != want {
+			t.Errorf("%d tries, want %d", got, want)
+		}
+		q.note(r)
+	}
+	failed, taken, refused := &ledger.PostResult{State: ledger.PostOpen}, &ledger.PostResult{State: ledger.PostDelivered}, &ledger.PostResult{State: ledger.PostRefused}
+	step(postAttempts, failed)
+	step(postAttempts, nil) // another pass sends it
+	step(postAttempts, failed)
+	step(1, failed) // each gets its try all the same
+	step(1, failed)
+	step(1, taken) // and the endpoint is back
+	step(postAttempts, failed)
+	step(postAttempts, refused)
+	step(postAttempts, failed)
+	step(postAttempts, failed)
+	now = now.Add(2 * time.Minute)
+	step(0, nil)
+	step(0, nil)
 }

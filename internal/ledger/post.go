@@ -13,10 +13,11 @@ type Posts interface {
 	// landed by a later pass, and no post of it was ever opened. It returns how many
 	// were opened. A hook that is new says nothing of repairs that were told already.
 	OpenPosts(ctx context.Context, hooks []PostHook, uris []string, age time.Duration) (int64, error)
-	// DuePosts first gives up every open post that is older than age or that passes
-	// passes have tried, whatever its hook, and returns those; then it lists the open
-	// ones of these hooks and targets, oldest first, without those that somebody is
-	// sending.
+	// DuePosts first gives up every open post that is older than age (seven times that
+	// when it is of one of these hooks and was never tried) or that passes passes have
+	// tried, whatever its hook, and returns those; then it lists the open ones of these
+	// hooks and targets without those that somebody is sending: those first that fewest
+	// passes tried, of these the oldest.
 	DuePosts(ctx context.Context, hooks []PostHook, uris []string, age time.Duration, passes int64) (due, givenUp []Post, err error)
 	// ClaimPost says that a pass sends the post now: for length nobody else does. ok
 	// is false when somebody else has it or it is open no more.

@@ -75,6 +75,7 @@ func Run(t *testing.T, newHarness func(t testing.TB) Harness) {
 		{"probes", testProbes},
 		{"posts from opened to delivered", testPosts},
 		{"posts that nobody takes", testPostsEnd},
+		{"posts take turns", testPostsTakeTurns},
 		{"posts of a process that died", testPostsOfTheDead},
 		{"of many that would send a post one does", testPostRace},
 		{"lists and their filters", testLists},

@@ -167,11 +167,50 @@ func testPostsEnd(t *testing.T, h Harness) {
 	if st, err := b.Status(t.Context()); err != nil || st.FailedPosts != 0 {
 		t.Errorf("status after a week %+v, %v", st, err)
 	}
+	// One that no pass came to send gets its try, unless it is of a hook that is gone or
+	// of long ago.
+	h.SetClock(t, 0)
+	b.dropped("y", 8, true)
+	b.openPosts(2, hookA, hookB)
+	h.SetClock(t, postAge+time.Minute)
+	due, up = b.duePosts(hookA)
+	if len(due) != 1 || due[0].Hook != hookA.Key || len(up) != 1 || up[0].Hook != hookB.Key {
+		t.Errorf("never tried: due %+v, given up %+v", due, up)
+	}
+	h.SetClock(t, 7*postAge+time.Minute)
+	if due, up = b.duePosts(hookA); len(due) != 0 || len(up) != 1 {
+		t.Errorf("never tried for a week: due %+v, given up %+v", due, up)
+	}
 	// A repair of long ago is told of to nobody.
 	h.SetClock(t, 0)
 	b.dropped("y", 8, true)
 	h.SetClock(t, postAge+time.Minute)
 	b.openPosts(0, hookA)
+}
+
+// Those that fewest passes tried come first.
+func testPostsTakeTurns(t *testing.T, h Harness) {
+	b := open(t, h)
+	for _, target := range []string{"x", "y"} {
+		b.dropped(target, 8, true)
+		b.openPosts(1, hookA)
+	}
+	order := func(want ...string) []ledger.Post {
+		t.Helper()
+		due, _ := b.duePosts(hookA)
+		var got []string
+		for _, p := range due {
+			got = append(got, p.Repair.Target)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("turns (-want +got)\n%s", d)
+		}
+		return due
+	}
+	due := order("x", "y")
+	b.claim(due[0], true)
+	b.settlePost(due[0], ledger.PostResult{State: ledger.PostOpen, Attempts: 1, Error: reconcile.Ptr("503")})
+	order("y", "x")
 }
 
 // A process died between its commit and its verification: who settles it finds that

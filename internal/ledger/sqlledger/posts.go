@@ -60,8 +60,10 @@ func (l *Ledger) DuePosts(ctx context.Context, hooks []ledger.PostHook, uris []s
 		keys[i] = text(h.Key)
 	}
 	err = l.db.Write(ctx, func(ctx context.Context, c Conn, now time.Time) (err error) {
-		hopeless := "p.state = 'open' AND (p.created_at < $1 OR p.passes >= $2) AND (p.claimed_until IS NULL OR p.claimed_until <= $3)"
-		if givenUp, err = l.posts(ctx, c, hopeless, now.Add(-age), passes, now); err != nil {
+		// One that was never sent gets its try, unless nobody is left to send it.
+		hopeless := "p.state = 'open' AND (p.created_at < $1 AND (p.passes > 0 OR p.hook NOT IN (SELECT e.value FROM " + l.db.Each("$4") +
+			")) OR p.created_at < $5 OR p.passes >= $2) AND (p.claimed_until IS NULL OR p.claimed_until <= $3)"
+		if givenUp, err = l.posts(ctx, c, hopeless, now.Add(-age), passes, now, keys, now.Add(-unsentAges*age)); err != nil {
 			return err
 		}
 		for i := range givenUp {
@@ -86,12 +88,16 @@ func (l *Ledger) DuePosts(ctx context.Context, hooks []ledger.PostHook, uris []s
 	return due, givenUp, nil
 }
 
-// posts reads posts with their repairs, oldest first; where follows "WHERE".
+// unsentAges is for how many times its age a post is kept that no pass came to send.
+const unsentAges = 7
+
+// posts reads posts with their repairs, those first that fewest passes tried, of these
+// the oldest; where follows "WHERE".
 func (l *Ledger) posts(ctx context.Context, c Conn, where string, args ...any) ([]ledger.Post, error) {
 	out := []ledger.Post{}
 	ids := []string{}
 	err := each(ctx, c, `SELECT p.repair_id, p.hook, p.url, p.state, p.passes, p.attempts, p.status, p.error, p.created_at, p.last_attempt_at
-		FROM reconcile.repair_posts p JOIN reconcile.repairs r ON r.repair_id = p.repair_id WHERE `+where+" ORDER BY p.created_at, p.repair_id, p.hook", args, func(scan func(...any) error) error {
+		FROM reconcile.repair_posts p JOIN reconcile.repairs r ON r.repair_id = p.repair_id WHERE `+where+" ORDER BY p.passes, p.created_at, p.repair_id, p.hook", args, func(scan func(...any) error) error {
 		var p ledger.Post
 		err := scan(&p.Repair.RepairID, &p.Hook, &p.URL, &p.State, &p.Passes, &p.Attempts, &p.Status, &p.Error, &p.CreatedAt, &p.LastAttemptAt)
 		out, ids = append(out, p), append(ids, p.Repair.RepairID)
