@@ -337,3 +337,29 @@ func FuzzClassify(f *testing.F) {
 		}
 	})
 }
+
+// An engine that was given a signed address may leave scheme and host out of its text.
+func TestPathsWithQueriesAreUnderstoodAndTheQueryIsNotShown(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a key":                "Not found: stores/x.rollout.lance/data/1.lance?X-Amz-Signature=hunter2",
+		"a key with its cause": "LanceError(IO): Not found: stores/x.rollout.lance/data/1.lance?X-Amz-Credential=hunter2/20260101/us-east-1/s3/aws4_request&X-Amz-Signature=hunter2" + at,
+		"a quoted key":         `NotFound { path: "stores/x.rollout.lance/data/1.lance?sig=hunter2%3D", source: 404 }`,
+		"a key in a sentence":  "Object at location stores/x.rollout.lance/data/1.lance?sv=1&sig=hunter2 not found",
+		"a whole address":      "Not found: s3://stores/x.rollout.lance/data/1.lance?X-Amz-Signature=hunter2",
+	} {
+		e := Classify(text)
+		if e.Damage != DamageMissing || e.Role != reconcile.RoleData || e.Target != "x" || e.Path != "data/1.lance" {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if kept := Classify(Redact(text)); kept.Target != e.Target || kept.Path != e.Path || kept.Damage != e.Damage {
+			t.Errorf("%s: as it is kept: %+v", name, kept)
+		}
+		if shown := strings.Join([]string{e.Words, e.NextCommand, e.Dataset, e.Path, Redact(text)}, " "); strings.Contains(shown, "hunter2") {
+			t.Errorf("%s: the query is shown: %s", name, shown)
+		}
+	}
+	if e := Classify("Not found: stores/what?.rollout.lance/data/1.lance"); e.Target != "what?" {
+		t.Errorf("a question mark in a name: %+v", e)
+	}
+}

@@ -174,10 +174,15 @@ func takeApart(raw string) (object, bool) {
 	return o, true
 }
 
+// withoutQuery finds the query of a signed address, whose scheme and host an engine may
+// have left out, redacted or not. A question mark in a name is followed by no parameter.
+var withoutQuery = regexp.MustCompile(`\?(?:[\w.~%+-]+=|…).*$`)
+
 // splitURL separates what a store's URI keeps in front of the path. Of an HTTP
 // address only the path is used: whether its first part is the bucket depends on
 // the endpoint.
 func splitURL(raw string) (prefix, p string) {
+	raw = withoutQuery.ReplaceAllString(raw, "")
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		return "", raw

@@ -11,6 +11,8 @@ func TestSecretsAreTakenOutAndNamesStay(t *testing.T) {
 	for name, text := range map[string]string{
 		"a presigned address":      "GET https://h/" + object + "?X-Amz-Credential=hunter2%2F20260101&X-Amz-Signature=hunter2&x=1 404 Not Found",
 		"a shared access address":  "GET https://acc.blob.core.windows.net/" + object + "?sv=2020&sig=hunter2%3D BlobNotFound",
+		"a path with a query":      "Not found: " + object + "?X-Amz-Signature=hunter2&X-Amz-Date=1, /src/x.rs:1:2",
+		"a query of other words":   "Not found: " + object + "?k=hunter2/a,b&e=1: HTTP 404",
 		"credentials in a URI":     "Not found: s3://key:hunter2@" + object,
 		"a header":                 "Not found: " + object + "\nAuthorization: Bearer hunter2\n",
 		"a header as JSON":         `Not found: ` + object + ` {"authorization": "Basic hunter2"}`,
