@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rocketkeep/reconcile/internal/servertest"
 	"github.com/rocketkeep/reconcile/reconcile"
 )
 
@@ -80,5 +82,44 @@ func TestPrintedCommandsLeadToTheRepair(t *testing.T) {
 	}
 	if applied == 0 {
 		t.Errorf("nothing was repaired by %q", plans)
+	}
+}
+
+// A store that answers at once is not one that is too slow: what is said of it is its own
+// cause, and what to do about that.
+func TestTheAdviceNamesWhyTheStoreDidNotLetUs(t *testing.T) {
+	t.Parallel()
+	s := servertest.S3(t)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	keys := []string{"AWS_ACCESS_KEY_ID=someone", "AWS_SECRET_ACCESS_KEY=secret", "AWS_REGION=us-east-1"}
+	for _, tt := range []struct {
+		name     string
+		prefix   string
+		rule     servertest.Rule
+		env      []string
+		reason   string
+		says     string
+		saysNone string
+	}{
+		{"nobody listens", "a", servertest.Rule{}, append(slices.Clone(keys), "AWS_ENDPOINT_URL=http://"+nobody.Addr().String()), "unreachable", "Compare the endpoint", "in time"},
+		{"nobody to sign as", "b", servertest.Rule{}, []string{"AWS_ENDPOINT_URL=http://" + nobody.Addr().String(), "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true"}, "no_credentials", "AWS_ACCESS_KEY_ID", "in time"},
+		{"a name that no bucket can have", "c", servertest.Rule{Op: "LIST", Key: "c", Status: 400, Code: "InvalidBucketName"}, s.Env(), "bad_request", "HTTP 400 InvalidBucketName", "in time"},
+		{"a wrong secret", "d", servertest.Rule{Op: "LIST", Key: "d", Status: 403, Code: "SignatureDoesNotMatch"}, s.Env(), "bad_credentials", "does not take the keys", "rights below"},
+		{"an unknown key", "e", servertest.Rule{Op: "LIST", Key: "e", Status: 403, Code: "InvalidAccessKeyId"}, s.Env(), "bad_credentials", "does not take the keys", "rights below"},
+		{"a session that has expired", "f", servertest.Rule{Op: "LIST", Key: "f", Status: 400, Code: "ExpiredToken"}, s.Env(), "bad_credentials", "session has expired", "in time"},
+		{"a right that is missing", "g", servertest.Rule{Op: "LIST", Key: "g", Status: 403, Code: "AccessDenied"}, s.Env(), "access_denied", "two rights below", "keys"},
+	} {
+		if tt.rule.Op != "" {
+			s.Add(tt.rule)
+		}
+		r := run(t, tt.env, "check", "s3://"+s.Bucket+"/"+tt.prefix, "--confirm-after", "1s").exit(reconcile.ExitIncomplete)
+		said := strings.Join(strings.Fields(r.stdout), " ")
+		if !strings.Contains(said, "("+tt.reason+")") || !strings.Contains(said, tt.says) || strings.Contains(said, tt.saysNone) {
+			t.Errorf("%s:\n%s", tt.name, r.stdout)
+		}
 	}
 }

@@ -271,9 +271,16 @@ const (
 	ReasonServerError        = "server_error"
 	ReasonNoAnswer           = "no_answer"
 	ReasonNoSuchBucket       = "no_such_bucket"
-	ReasonContradiction      = "contradiction"
-	ReasonNoContentLength    = "no_content_length"
-	ReasonTargetTimeout      = "target_timeout"
+	// ReasonUnreachable: no connection to the store came about. ReasonBadRequest: the store
+	// refused the question itself. ReasonNoCredentials: there is nobody to sign as;
+	// ReasonBadCredentials: the store does not take the keys, wrong or expired.
+	ReasonUnreachable     = "unreachable"
+	ReasonBadRequest      = "bad_request"
+	ReasonNoCredentials   = "no_credentials"
+	ReasonBadCredentials  = "bad_credentials"
+	ReasonContradiction   = "contradiction"
+	ReasonNoContentLength = "no_content_length"
+	ReasonTargetTimeout   = "target_timeout"
 	// ReasonNothingThere: of a dataset that an earlier pass read nothing is left, and no
 	// registry says whether that is meant.
 	ReasonNothingThere = "nothing_there"

@@ -25,8 +25,9 @@ type subject struct {
 	verdict  reconcile.Verdict
 	role     reconcile.Role
 	harmless bool
-	// url of one of the objects.
-	url string
+	// url of one of the objects, and what the store said of it ("HTTP 400
+	// InvalidBucketName"); empty when it said nothing.
+	url, answer string
 	// until is the earliest recoverable_until, nil when the store does not tell.
 	until *time.Time
 	// retryAt is when the next attempt at the first of the objects is due, nil when not
@@ -247,6 +248,9 @@ func (a adviser) forSize(s subject) advice {
 // forDenied names the rights to ask for. Without the right to list, S3 answers 403
 // for a missing key as well, so that reading alone is not enough.
 func (a adviser) forDenied(s subject) advice {
+	if s.reason == reconcile.ReasonBadCredentials {
+		return a.forNoTalk(s)
+	}
 	again := a.check(s)
 	loc, err := objstore.Parse(s.uri)
 	if url, urlErr := objstore.Parse(s.url); urlErr == nil {
@@ -272,8 +276,12 @@ func (a adviser) forOpen(s subject) advice {
 	switch s.reason {
 	case reconcile.ReasonThrottled:
 		return advice{text: "The store asked to slow down. Check again with fewer requests at once:", commands: a.check(s, append(a.command.later(), a.command.fewer(16))...)}
-	case reconcile.ReasonTimeout, reconcile.ReasonServerError, reconcile.ReasonNoAnswer, reconcile.ReasonTargetTimeout:
+	case reconcile.ReasonTimeout, reconcile.ReasonTargetTimeout:
 		return advice{text: "The store gave no answer in time. Look at its health, then check this target alone:", commands: a.check(s, append(a.command.later(), a.command.fewer(32))...)}
+	case reconcile.ReasonServerError:
+		return advice{text: "The store failed on its own side" + s.said() + ". Look at its health, then check this target alone:", commands: a.check(s, append(a.command.later(), a.command.fewer(32))...)}
+	case reconcile.ReasonUnreachable, reconcile.ReasonNoCredentials, reconcile.ReasonBadCredentials, reconcile.ReasonBadRequest, reconcile.ReasonNoAnswer:
+		return a.forNoTalk(s)
 	case reconcile.ReasonUnknownBase:
 		return advice{text: "The manifest names a base that it does not define, so nobody can tell where the object lies. Ask who wrote the table (a clone or branch whose entry was lost?); older versions may tell:",
 			commands: a.check(s, "--versions=all")}

@@ -197,6 +197,24 @@ func TestAdviceLooksAtReasonAndRole(t *testing.T) {
 		}},
 		{"undecided, throttled", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonThrottled }},
 		{"undecided, time-out", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonTimeout }},
+		{"undecided, the store's own error", func(s *subject) { s.finding, s.reason, s.answer = true, reconcile.ReasonServerError, "HTTP 500" }},
+		{"undecided, nobody listens", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonUnreachable }},
+		{"undecided, nobody to sign as", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonNoCredentials }},
+		{"undecided, a name that no bucket can have", func(s *subject) {
+			s.finding, s.reason, s.answer = true, reconcile.ReasonBadRequest, "HTTP 400 InvalidBucketName"
+		}},
+		{"undecided, an expired session", func(s *subject) {
+			s.finding, s.reason, s.answer = true, reconcile.ReasonBadCredentials, "HTTP 400 ExpiredToken"
+		}},
+		{"denied, a wrong key", func(s *subject) {
+			s.finding, s.verdict, s.reason, s.answer = true, reconcile.Denied, reconcile.ReasonBadCredentials, "HTTP 403 SignatureDoesNotMatch"
+		}},
+		{"undecided, no answer", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonNoAnswer }},
+		{"undecided, no answer on files", func(s *subject) {
+			s.finding, s.reason, s.uri, s.url = true, reconcile.ReasonNoAnswer, "file:///srv/x.lance", "file:///srv/x.lance/data/a.lance"
+		}},
+		{"incomplete target, nobody to sign as", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonNoCredentials }},
+		{"incomplete target, wrong keys", func(s *subject) { s.state, s.reason = reconcile.StateIncomplete, reconcile.ReasonBadCredentials }},
 		{"undecided, unknown base", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonUnknownBase }},
 		{"undecided, controls failed", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonControlsFailed }},
 		{"undecided, no such bucket", func(s *subject) { s.finding, s.reason = true, reconcile.ReasonNoSuchBucket }},

@@ -218,7 +218,7 @@ func (g *group) subject(s subject, mode string) subject {
 	_, s.blocked = g.blockedBy()
 	s.planned, s.onlyFull = g.planned(mode)
 	s.withoutRow = slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedHalfDeleted) })
-	s.role, s.url = g.key.role, g.findings[0].URL
+	s.role, s.url, s.answer = g.key.role, g.findings[0].URL, answerOf(g.findings[0])
 	s.copies, s.peers = g.key.copies, g.peers()
 	s.mended = g.key.mended
 	s.byHand, s.copyBack = g.key.byHand, g.copyBack()
@@ -386,14 +386,8 @@ func details(f *reconcile.Finding) []string {
 		d = append(d, "columns lost: "+printable(strings.Join(f.ColumnsLost, " ")))
 		d = append(d, "columns kept: "+printable(strings.Join(f.ColumnsKept, " ")))
 	}
-	if f.HTTPStatus != nil {
-		answer := fmt.Sprintf("HTTP %d", *f.HTTPStatus)
-		if f.ErrorCode != nil {
-			answer += " " + printable(*f.ErrorCode)
-		}
+	if answer := answerOf(f); answer != "" {
 		d = append(d, answer)
-	} else if f.ErrorCode != nil {
-		d = append(d, printable(*f.ErrorCode))
 	}
 	if f.RequestID != nil {
 		d = append(d, "request "+printable(*f.RequestID))

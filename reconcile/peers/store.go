@@ -176,8 +176,8 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		out.Reason = ReasonDenied
 	case v == reconcile.Archived:
 		out.Reason = ReasonArchived
-	case reason != reconcile.ReasonNoAnswer:
-		out.Reason = reason // no_such_bucket, throttled, timeout, server_error
+	case reason != reconcile.ReasonNoAnswer && reason != reconcile.ReasonBadRequest:
+		out.Reason = reason // no_such_bucket, unreachable, bad_credentials, throttled, timeout, server_error
 	case out.Status >= 300 && out.Status < 400:
 		out.Reason = ReasonRedirect
 	case out.Status != 0:
