@@ -41,6 +41,9 @@ type subject struct {
 	since string
 	// withoutRow: blocked by half_deleted, though the table is whole enough to be read.
 	withoutRow bool
+	// busy: a repair was put off since a writer had just committed; mode is the pass's.
+	busy bool
+	mode string
 	// blocked: something blocks every action, so that a plan holds none.
 	blocked bool
 	// planned: a plan of this pass's mode holds a step; onlyFull: one of mode full would.
@@ -105,6 +108,9 @@ func (a adviser) next(s subject) advice {
 	}
 	if a, ok := a.forFleet(s); ok {
 		return a
+	}
+	if s.busy {
+		return a.forBusy(s)
 	}
 	return a.forVerdict(s)
 }

@@ -47,6 +47,16 @@ func (a adviser) apply() string {
 	return a.command.words("apply", []string{a.command.planFile()})
 }
 
+// forBusy: only scheduled passes wait for writers, and waiting is all there is to do.
+func (a adviser) forBusy(s subject) advice {
+	var extra []string
+	if s.mode != "" {
+		extra = append(extra, "--mode="+s.mode)
+	}
+	return advice{text: "A writer has just committed to it, and its repair waits until none has for repair.quiet (2m unless configured). Nothing has to be done: the next pass after that repairs it. Or run one for it then:",
+		commands: []string{a.command.words("run", []string{"--target=" + globQuote(s.target)}, extra...)}}
+}
+
 // planned reports whether a plan of the pass's mode holds a step for one of the group's
 // findings; onlyFull that one of mode full would.
 func (g *group) planned(mode string) (planned, onlyFull bool) {

@@ -287,6 +287,7 @@ func TestAPlanThatWasWrittenIsTheNextStep(t *testing.T) {
 	}{
 		{"a drop", "full", nil, finding(reconcile.ActionDropFragment), apply, "holds the step"},
 		{"a drop that the mode leaves out", "restore", nil, finding(reconcile.ActionDropFragment), []string{again[0][:len(again[0])-len(" -o plan2.json")] + " --mode=full -o plan2.json"}, "only --mode=full"},
+		{"a drop that a writer is too near for", "full", nil, finding(reconcile.ActionDropFragment, reconcile.BlockedBusy), []string{"reconcile run --target=generic:x --confirm-after=1s --mode=full"}, "repair.quiet"},
 		{"a drop that is blocked", "full", nil, finding(reconcile.ActionDropFragment, reconcile.BlockedOverLimit), again, "what blocks it"},
 		{"nothing that a repair could do", "full", nil, finding(reconcile.ActionNone), again, "no step"},
 		{"a copy at a peer", "restore", nil, finding(reconcile.ActionRefetch), apply, "A peer has a copy"},

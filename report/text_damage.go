@@ -217,6 +217,7 @@ func (g *group) subject(s subject, mode string) subject {
 	s.harmless, s.everything = g.key.harmless, g.key.everything
 	_, s.blocked = g.blockedBy()
 	s.planned, s.onlyFull = g.planned(mode)
+	s.mode, s.busy = mode, slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedBusy) })
 	s.withoutRow = slices.ContainsFunc(g.findings, func(f *reconcile.Finding) bool { return slices.Contains(f.BlockedBy, reconcile.BlockedHalfDeleted) })
 	s.role, s.url, s.answer = g.key.role, g.findings[0].URL, answerOf(g.findings[0])
 	s.copies, s.peers = g.key.copies, g.peers()
