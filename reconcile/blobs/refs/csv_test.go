@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rocketkeep/reconcile/internal/faultstore"
 	"github.com/rocketkeep/reconcile/internal/objstore"
 	"github.com/rocketkeep/reconcile/internal/objstore/memstore"
 )
@@ -316,4 +317,39 @@ func FuzzCSV(f *testing.F) {
 			t.Fatalf("-encoding/csv +ours: %s", d)
 		}
 	})
+}
+
+// Each object that is brought back is asked for by its key just before it is written.
+func TestKeysThatWereConfirmedAreNotReadAgainWhileTheFileIsTheSame(t *testing.T) {
+	t.Parallel()
+	s := stored("key,size\na,1\nb,2\nc,3\n" + strings.Repeat("filler,9\n", 100))
+	counted := faultstore.New(s)
+	r := CSV(counted, refsAt, Columns{Key: "key", Size: "size"}, Options{chunk: 64})
+	ask := func(keys ...string) (map[string]Record, int) {
+		t.Helper()
+		before := len(counted.Log())
+		got, err := r.Confirm(t.Context(), keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, len(counted.Log()) - before
+	}
+	first, whole := ask("a", "b", "gone")
+	if len(first) != 2 || whole < 10 {
+		t.Fatalf("%v in %d requests", first, whole)
+	}
+	clear(first) // the caller's own
+	if got, n := ask("b"); got["b"].Size != 2 || n != 1 {
+		t.Errorf("%v in %d requests", got, n)
+	}
+	if got, n := ask("gone"); len(got) != 0 || n != 1 {
+		t.Errorf("%v in %d requests", got, n)
+	}
+	if got, n := ask("b", "c"); len(got) != 2 || n < 10 {
+		t.Errorf("a key that was not asked for before: %v in %d requests", got, n)
+	}
+	s.Put(refsAt, []byte("key,size\nb,7\n"))
+	if got, _ := ask("b"); got["b"].Size != 7 {
+		t.Errorf("the file changed: %v", got)
+	}
 }

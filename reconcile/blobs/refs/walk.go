@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,6 +86,35 @@ type unsorted struct {
 
 	mu     sync.Mutex
 	counts Counts
+	last   confirmed
+}
+
+// confirmed is what the rows of one state said of some keys. While the source is in
+// that state they say the same, and need not all be read again for each key.
+type confirmed struct {
+	tag   string
+	asked map[string]struct{}
+	found map[string]Record
+}
+
+// maxConfirmed bounds how many keys are remembered.
+const maxConfirmed = 100_000
+
+// of is what was said of keys in a state; ok is false when not all were asked for then.
+func (c confirmed) of(tag string, keys []string) (out map[string]Record, ok bool) {
+	if tag == "" || tag != c.tag {
+		return nil, false
+	}
+	out = make(map[string]Record, len(keys))
+	for _, k := range keys {
+		if _, asked := c.asked[k]; !asked {
+			return nil, false
+		}
+		if rec, found := c.found[k]; found {
+			out[k] = rec
+		}
+	}
+	return out, true
 }
 
 var (
@@ -253,7 +283,8 @@ func (w *walk) end() {
 	}
 }
 
-// Confirm implements Reader. It reads all rows again.
+// Confirm implements Reader. It reads all rows again, unless the source is still in the
+// state in which it was asked for these keys before.
 func (u *unsorted) Confirm(ctx context.Context, keys []string) (map[string]Record, error) {
 	asked := make(map[string]struct{}, len(keys))
 	for _, k := range keys {
@@ -268,6 +299,12 @@ func (u *unsorted) Confirm(ctx context.Context, keys []string) (map[string]Recor
 		return nil, err
 	}
 	defer in.close()
+	u.mu.Lock()
+	known, ok := u.last.of(in.tag(), keys)
+	u.mu.Unlock()
+	if ok {
+		return known, nil
+	}
 	var bad int64
 	err = in.each(func(r *row) bool {
 		switch _, wanted := asked[r.rec.Key]; {
@@ -294,6 +331,12 @@ func (u *unsorted) Confirm(ctx context.Context, keys []string) (map[string]Recor
 	out := make(map[string]Record, len(found))
 	for k, g := range found {
 		out[k] = g.rec
+	}
+	if len(asked) <= maxConfirmed {
+		u.mu.Lock()
+		u.last = confirmed{in.tag(), asked, out}
+		u.mu.Unlock()
+		out = maps.Clone(out) // the caller's own
 	}
 	return out, nil
 }
