@@ -51,7 +51,7 @@ func (a *app) conclude(l *looked, err error, f *lookFlags, s *settings) error {
 		return failure(fmt.Errorf("print the result: %w", perr))
 	}
 	if err != nil {
-		fmt.Fprintf(a.stderr, "reconcile: %v\n", oneLine(err))
+		fmt.Fprintf(a.stderr, "reconcile: %s\n", printable(oneLine(err)))
 	}
 	var interrupt *interruptError
 	if errors.As(l.interrupted, &interrupt) {
@@ -71,7 +71,9 @@ func (a *app) printPass(p reconcile.Pass, f *lookFlags, s *settings) error {
 // oneLine keeps joined errors on the line they are told on.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
 
-// printable replaces what a terminal would act on.
+// printable replaces what a terminal would act on. Whatever comes from outside (names,
+// keys, answers, the ledger, the command line) goes through it on its way to a person;
+// JSON keeps it exact, and the log quotes it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -49,9 +49,9 @@ mistake and leaves the exit code.`,
 				return configError(err)
 			}
 			for _, w := range warnings {
-				fmt.Fprintf(a.stderr, "%s: warning: %s: %s\n", path, w.Path, w.Text)
+				fmt.Fprintln(a.stderr, printable(fmt.Sprintf("%s: warning: %s: %s", path, w.Path, w.Text)))
 			}
-			fmt.Fprintf(a.stdout, "%s: ok\n", path)
+			fmt.Fprintf(a.stdout, "%s: ok\n", printable(path))
 			return nil
 		},
 	}

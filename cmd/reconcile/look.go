@@ -39,7 +39,7 @@ func (s *settings) scope() reconcile.Scope {
 func (a *app) sayNoTargets(s *settings, f *foundTargets) {
 	where := "any configured place"
 	if len(s.places) == 1 {
-		where = s.places[0].uri
+		where = printable(s.places[0].uri)
 	} else if len(s.places) > 1 {
 		where = fmt.Sprintf("any of the %d places", len(s.places))
 	}

@@ -75,7 +75,7 @@ func (a *app) concludePlan(l *looked, lookErr error, f *lookFlags, s *settings, 
 		if err := a.writePlan(out, p); err != nil {
 			return failure(err)
 		}
-		written = fmt.Sprintf("plan %s: %s, good until %s, digest %.12s", out, count(p.Len(), "step"), p.ExpiresAt().Format(time.RFC3339), p.Digest())
+		written = fmt.Sprintf("plan %s: %s, good until %s, digest %.12s", printable(out), count(p.Len(), "step"), p.ExpiresAt().Format(time.RFC3339), p.Digest())
 		s.command.Plan = out
 	}
 	if out == "-" {

@@ -95,9 +95,11 @@ func (a *app) finish(cmd *cobra.Command, err error) reconcile.ExitCode {
 	if exit.err != nil {
 		var mistakes *config.Error
 		if errors.As(err, &mistakes) {
-			fmt.Fprintln(a.stderr, mistakes)
+			for _, p := range mistakes.Problems {
+				fmt.Fprintln(a.stderr, printable((&config.Error{File: mistakes.File, Problems: []config.Problem{p}}).Error()))
+			}
 		} else {
-			fmt.Fprintf(a.stderr, "reconcile: %v\n", exit.err)
+			fmt.Fprintf(a.stderr, "reconcile: %s\n", printable(oneLine(exit.err)))
 		}
 		if exit.code == reconcile.ExitUsage && mistakes == nil {
 			fmt.Fprintf(a.stderr, "See '%s -h'.\n", cmd.CommandPath())

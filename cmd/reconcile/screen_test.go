@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -150,5 +153,32 @@ func TestControlCharactersDoNotReachTheTerminal(t *testing.T) {
 	t.Parallel()
 	if got := printable("a\x1b[2Jb\né"); got != "a�[2Jb�é" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Whatever the words of a command line, a ledger or a store hold, a terminal is shown
+// nothing that it would act on.
+func TestNoMessageOfACommandActsOnTheTerminal(t *testing.T) {
+	const evil = "a\x1b[31m\nINJECTED\u009bz"
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	config := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(config, []byte("stores: [{name: \"a\\e[31m\", uri: \"/nowhere/\\e[31m\", nokey: \"\\e\"}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{evil}, {"check", "--" + evil}, {"check", evil}, {"check", dir + "/" + evil + ".lance"}, {"check", dir, "--target", evil}, {"check", dir, "--depth", evil}, {"check", dir, "--config", evil},
+		{"apply", evil}, {"undo", evil}, {"probe", dir + "/" + evil}, {"status", "--database", "sqlite:" + dir + "/" + evil + "/x"}, {"findings", "--state", evil}, {"diff", evil, evil},
+		{"ack", evil, "--until", "2027-01-01", "--reason", "r"}, {"explain", "Not found: " + evil + "x.lance/data/1.lance"}, {"config", "validate", "--config", config}, {"run", "--config", config},
+		{"failures", "add", "--kind", "scan", "--error", "Not found: x" + evil + ".rollout.lance/data/1.lance"}, {"failures"}, {"repair", evil}, {"failures", "add", "--kind", evil, "--error", "x"},
+	} {
+		_, out, errs := invoke(t, "", args...)
+		for _, text := range []string{out, errs} {
+			for line := range strings.Lines(text) {
+				if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "INJECTED") || strings.ContainsFunc(line, unicode.IsControl) {
+					t.Errorf("%q shows %q", args, line)
+				}
+			}
+		}
 	}
 }
