@@ -36,7 +36,7 @@ type findingRow struct {
 	ExpectedChecksum *string    `parquet:"expected_checksum,optional,plain" doc:"Recorded checksum (sha256:<hex>, crc32c:<base64>, md5:<hex>); null when none is recorded."`
 	ObservedChecksum *string    `parquet:"observed_checksum,optional,plain" doc:"Checksum of the bytes that are there; null when it was not computed."`
 	PhysicalRows     *int64     `parquet:"physical_rows,optional" doc:"Rows of the fragment, deleted ones included; null when unknown."`
-	RowsAtRisk       *int64     `parquet:"rows_at_risk,optional" doc:"Live rows that cannot be read without the object; null when unknown. Count a fragment once: several objects of it give the same number."`
+	RowsAtRisk       *int64     `parquet:"rows_at_risk,optional" doc:"Live rows that cannot be read without the object; 0 while it is pending, null when unknown. Count a fragment once: several objects of it give the same number."`
 	ColumnsLost      []string   `parquet:"columns_lost,list" parquet-element:",dict" doc:"Columns whose bytes the object holds."`
 	ColumnsKept      []string   `parquet:"columns_kept,list" parquet-element:",dict" doc:"Columns of the fragment that other files still hold."`
 	HTTPStatus       *int32     `parquet:"http_status,optional" doc:"Status of the answer that decided; null when there was none (files, time-outs)."`

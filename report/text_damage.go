@@ -303,11 +303,13 @@ func roleNoun(r reconcile.Role) string {
 	return r.String() + " file"
 }
 
-// rowsAtRisk counts each fragment once; known is false when no finding tells rows.
+// rowsAtRisk counts each fragment once; known is false when no finding tells rows, or
+// none is known to be damaged: what is pending, or got no answer, puts no row at risk in
+// targets and totals either.
 func (g *group) rowsAtRisk() (rows int64, known bool) {
 	seen := map[string]bool{}
 	for _, f := range g.findings {
-		if f.RowsAtRisk == nil {
+		if f.RowsAtRisk == nil || !f.Verdict.Damaged() {
 			continue
 		}
 		known = true
@@ -348,10 +350,14 @@ func (g *group) blockedBy() (blocks []string, all bool) {
 // finding prints one finding: its path whole on a line of its own, then what is
 // known of it.
 func (t *texter) finding(r reconcile.TargetResult, f *reconcile.Finding) {
-	t.line("    " + printable(f.Path))
 	elsewhere := r.URI == "" || !strings.HasPrefix(f.URL, strings.TrimSuffix(r.URI, "/")+"/")
-	if f.URL != "" && (elsewhere || copyBack(f)) {
-		t.line("      " + printable(f.URL))
+	if f.Path == "" {
+		t.line("    " + printable(f.URL)) // the root itself
+	} else {
+		t.line("    " + printable(f.Path))
+		if f.URL != "" && (elsewhere || copyBack(f)) {
+			t.line("      " + printable(f.URL))
+		}
 	}
 	t.para(strings.Join(details(f), ", "), "      ", "      ")
 }
@@ -370,7 +376,7 @@ func details(f *reconcile.Finding) []string {
 	if f.FragmentID != nil {
 		d = append(d, fmt.Sprintf("fragment %d", *f.FragmentID))
 	}
-	if f.RowsAtRisk != nil {
+	if f.RowsAtRisk != nil && f.Verdict.Damaged() {
 		d = append(d, count(*f.RowsAtRisk, "row")+" at risk")
 	}
 	if !slices.Equal(f.Scopes, []string{"latest"}) && len(f.Scopes) > 0 {

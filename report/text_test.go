@@ -278,3 +278,28 @@ func TestTheFirstLineTellsOutcomeAndExit(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// What the table of targets and the totals count is what a finding says of itself.
+func TestOnlyDamagePutsRowsAtRisk(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[reconcile.Verdict]bool{reconcile.Missing: true, reconcile.Recoverable: true, reconcile.Pending: false, reconcile.Undecided: false, reconcile.Denied: false} {
+		p := damagedPass(t)
+		p.Findings = p.Findings[:1]
+		p.Findings[0].Verdict, p.Findings[0].RowsAtRisk, p.Findings[0].Reason = v, ptr(int64(4321)), nil
+		if out := textOf(t, p, TextOptions{}); strings.Contains(out, "4,321 rows at risk") != want {
+			t.Errorf("%s:\n%s", v, out)
+		}
+	}
+}
+
+// A root has no path below itself: its URL stands in the path's place.
+func TestAFindingOfARootHasALineOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := damagedPass(t)
+	p.Findings = p.Findings[:1]
+	p.Findings[0].Path, p.Findings[0].URL = "", "s3://closed/root"
+	out := textOf(t, p, TextOptions{})
+	if strings.Count(out, "\n    s3://closed/root\n") != 1 || strings.Contains(out, "\n\n      ") {
+		t.Error(out)
+	}
+}

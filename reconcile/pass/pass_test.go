@@ -275,6 +275,11 @@ func checkSums(t *testing.T, out *Outcome) {
 	if verdicts != out.Totals.References {
 		t.Errorf("verdicts add up to %d, references %d", verdicts, out.Totals.References)
 	}
+	for _, f := range out.Findings {
+		if still := f.Verdict == reconcile.Pending || f.Verdict == reconcile.Superseded; still && f.RowsAtRisk != nil && *f.RowsAtRisk != 0 {
+			t.Errorf("%s is %s, and %d rows are at risk", f.Path, f.Verdict, *f.RowsAtRisk)
+		}
+	}
 	if open := out.Totals.Verdicts[reconcile.Undecided] + out.Totals.Verdicts[reconcile.Denied]; out.Totals.Checked != out.Totals.References-open {
 		t.Errorf("checked %d of %d references, %d of them open", out.Totals.Checked, out.Totals.References, open)
 	}

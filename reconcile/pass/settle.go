@@ -157,6 +157,9 @@ func (p *engine) finish(ctx context.Context, l *look, findings []reconcile.Findi
 	for i := range findings {
 		f := &findings[i]
 		l.verdicts[f.Verdict]++
+		if f.RowsAtRisk != nil && (f.Verdict == reconcile.Pending || f.Verdict == reconcile.Superseded) {
+			f.RowsAtRisk = reconcile.Ptr(int64(0)) // as its target and the totals say
+		}
 		if f.Verdict == reconcile.Missing && deref(f.Reason) == reasonLogEntry {
 			p.opts.Logger.Warn("an entry of the write-ahead log is gone that no generation holds yet: acknowledged rows may be lost", "target", l.target.Name, "path", f.Path)
 		}
