@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -327,6 +328,30 @@ func TestTheDemoFailsWhenFindingsAreNotWhatWasPlanted(t *testing.T) {
 		err := a.judgeDemo(planted, tt.findings)
 		if (err == nil) != (tt.name == "exactly that") || !strings.Contains(out.String(), tt.want) {
 			t.Errorf("%s: %v\n%s", tt.name, err, out.String())
+		}
+	}
+}
+
+func TestAnUnknownCommandIsOneWhateverFlagsStandAroundIt(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, line := range []string{
+		"nosuch -h", "-h nosuch", "nosuch --help", "nosuch x -o y", "-o y nosuch", "nosuch --output json", "--log-level debug nosuch -o y", "--log-level=debug nosuch", "--bogus=1 nosuch x",
+		"-oy nosuch", "-- nosuch", "failures nosuch -h", "failures nosuch -o y", "failures -h nosuch", "failures --since 7d nosuch", "config nosuch --help", "migrate -x y nosuch", "help nosuch",
+	} {
+		code, out, errs := invoke(t, "", strings.Fields(line)...)
+		word := "nosuch"
+		if strings.HasPrefix(line, "help") {
+			word = "help"
+		}
+		if code != reconcile.ExitUsage || out != "" || !strings.HasPrefix(errs, fmt.Sprintf("reconcile: unknown command %q", word)) {
+			t.Errorf("%s: exit %d\n%s%s", line, code, out, errs)
+		}
+	}
+	for line, want := range map[string]reconcile.ExitCode{"-h": 0, "check -h": 0, "failures -h": 0, "failures add -h": 0, "--log-level debug version": 0, "completion bash": 0, "__complete che": 0,
+		"--bogus nosuch": 2, "": 2, "config": 2} {
+		code, _, errs := invoke(t, "", strings.Fields(line)...)
+		if code != want || strings.Contains(errs, "unknown command") {
+			t.Errorf("%s: exit %d, want %d\n%s", line, code, want, errs)
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rocketkeep/reconcile/reconcile"
 )
@@ -59,6 +61,57 @@ recorded before it happens, in commits that the Lance library trusts.`,
 	return root
 }
 
+// ofCobra are commands that cobra adds when it runs.
+var ofCobra = []string{"completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+
+// wrongCommand is the error of a line that names a command that is not there, whatever
+// flags stand around the name: what these mean, -h included, only the command could tell.
+func wrongCommand(root *cobra.Command, args []string) (*cobra.Command, error) {
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasAvailableSubCommands() {
+		return nil, nil
+	}
+	word := firstWord(cmd, rest)
+	if word == "" || cmd == root && slices.Contains(ofCobra, word) {
+		return nil, nil
+	}
+	return cmd, unknownCommand(cmd, word)
+}
+
+// firstWord is the first of the arguments that is neither a flag nor its value; a flag
+// that nobody knows takes one.
+func firstWord(cmd *cobra.Command, args []string) string {
+	cmd.InheritedFlags() // makes Flags whole
+	for len(args) > 0 {
+		word := args[0]
+		args = args[1:]
+		switch {
+		case word == "--" && len(args) > 0:
+			return args[0]
+		case !strings.HasPrefix(word, "-") || word == "-":
+			return word
+		case strings.Contains(word, "=") || !takesValue(cmd.Flags(), word):
+		case len(args) > 0:
+			args = args[1:]
+		}
+	}
+	return ""
+}
+
+func takesValue(fs *pflag.FlagSet, word string) bool {
+	name, long := strings.CutPrefix(word, "--")
+	if word == "-h" || name == "help" {
+		return false
+	}
+	f := fs.Lookup(name)
+	if !long && len(word) == 2 {
+		f = fs.ShorthandLookup(word[1:])
+	} else if !long {
+		return false // its value stands behind its letter
+	}
+	return f == nil || f.NoOptDefVal == ""
+}
+
 // unknownCommand says what there is instead.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	hint := ""
@@ -76,13 +129,23 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageError("unknown command %q%s", name, hint)
 }
 
+// wordsOf are the words of a command behind the program's name, which every message begins
+// with already.
+func wordsOf(cmd *cobra.Command) string {
+	_, words, ok := strings.Cut(cmd.CommandPath(), " ")
+	if !ok {
+		return cmd.CommandPath()
+	}
+	return words
+}
+
 // groupCommand is a command that only holds others.
 func groupCommand(use, short string) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s needs a command", cmd.CommandPath())
+				return usageError("%s needs a command", wordsOf(cmd))
 			}
 			return unknownCommand(cmd, args[0])
 		},

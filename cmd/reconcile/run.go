@@ -78,6 +78,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: c, console: c, log: slog.New(slog.DiscardHandler)}
 	root := a.rootCommand()
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	if cmd, err := wrongCommand(root, args); err != nil {
+		return int(a.finish(cmd, err))
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	return int(a.finish(cmd, err))
 }
