@@ -123,8 +123,9 @@ func TestMistakesAreNamedWithLineAndPath(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"an unknown key at the top", "stoers: []\n", []string{"f:1: stoers: unknown key; did you mean stores?"}},
-		{"an unknown key deep inside", "stores:\n- name: a\n  uri: s3://a\n  s3:\n    rigion: x\n", []string{"f:5: stores[0].s3.rigion: unknown key; did you mean region?"}},
+		{"an unknown key at the top", "stoers: []\n", []string{"f:1: stoers: unknown key; did you mean stores? (known here: after_repair, blobs, budget, cooldown, database, merge_wal, metrics, repair, reports, retention, stores, verify, wal, work)"}},
+		{"an unknown key deep inside", "stores:\n- name: a\n  uri: s3://a\n  s3:\n    rigion: x\n", []string{"f:5: stores[0].s3.rigion: unknown key; did you mean region? (known here: endpoint, path_style, profile, region, role_arn)"}},
+		{"a short key like none", "stores:\n- name: a\n  uri: s3://a\n  s3:\n    zz: x\n  zz: 1\n", []string{"f:5: stores[0].s3.zz: unknown key; known here: endpoint, path_style, profile, region, role_arn", "f:6: stores[0].zz: unknown key; known here: commit, discover, name, peers, s3, uri, versioning, versions, write_s3"}},
 		{"an unknown key like none", "wal: {xyzzyplugh: 1}\n", []string{"f:1: wal.xyzzyplugh: unknown key; known here: warn_generations"}},
 		{"a key given twice", "wal: {}\nwork: {}\nwal: {}\n", []string{"f:3: wal: given twice (first on line 1)"}},
 		{"a negative duration", "verify:\n  confirm_after: -1s\n", []string{`f:2: verify.confirm_after: "-1s" is a negative duration`}},

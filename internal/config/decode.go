@@ -307,19 +307,21 @@ func wordsOf(x any) string {
 	return fmt.Sprintf("the words of %T", x)
 }
 
-// didYouMean suggests the known key that a typing mistake is nearest to.
+// didYouMean lists the known keys, after the one that a typing mistake is near to: two
+// letters differ at most, and fewer than half of them.
 func didYouMean(key string, known []string) string {
 	sort.Strings(known)
 	best, at := 3, ""
 	for _, k := range known {
-		if n := editDistance(key, k); n < best {
+		if n := editDistance(key, k); n < best && 2*n < max(len(key), len(k)) {
 			best, at = n, k
 		}
 	}
+	all := "known here: " + strings.Join(known, ", ")
 	if at != "" {
-		return fmt.Sprintf("; did you mean %s?", at)
+		return "; did you mean " + at + "? (" + all + ")"
 	}
-	return "; known here: " + strings.Join(known, ", ")
+	return "; " + all
 }
 
 func editDistance(a, b string) int {

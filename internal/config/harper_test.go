@@ -72,7 +72,7 @@ func TestFilesOfHarperNodes(t *testing.T) {
 		{"an empty one", `format: "", `, "", nil},
 		{"harper", "format: harper, ", FormatHarper, nil},
 		{"an unknown one", "format: Harper, ", "Harper", []string{`f:1: blobs[0].format: "Harper" is not harper (files as a Harper node keeps them); without a format, objects are the blobs' bytes`}},
-		{"a mistyped key", "fromat: harper, ", "", []string{"f:1: blobs[0].fromat: unknown key; did you mean format?"}},
+		{"a mistyped key", "fromat: harper, ", "", []string{"f:1: blobs[0].fromat: unknown key; did you mean format? (known here: allow, format, name, peers, references, s3, uri, write_s3)"}},
 	} {
 		c, problems := parse(t, strings.Replace(least, "FORMAT", tt.format, 1))
 		if d := cmp.Diff(tt.problems, problems); d != "" {
@@ -120,7 +120,7 @@ func TestMistakesAboutHarper(t *testing.T) {
 		{"a size for two", "[body]", "[body, thumb], size: n", []string{at + "sets[0]: size and digest belong to one attribute: write a set for each"}},
 		{"an unknown digest", "[body]", "[body], algorithm: sha1", []string{at + `sets[0].algorithm: "sha1" is not one of sha256, md5, crc32c`}},
 		{"a set without a database", "database: data, ", "", []string{at + "sets[0].database: required"}},
-		{"an unknown key", "[body]", "[body], sizes: n", []string{at + "sets[0].sizes: unknown key; did you mean size?"}},
+		{"an unknown key", "[body]", "[body], sizes: n", []string{at + "sets[0].sizes: unknown key; did you mean size? (known here: algorithm, attributes, database, digest, key, page_size, path, size, table)"}},
 	} {
 		text := strings.Replace(least, tt.old, tt.new, 1)
 		if text == least {
