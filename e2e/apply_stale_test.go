@@ -100,6 +100,12 @@ func TestACopyPlanThatNoLongerHoldsIsRefused(t *testing.T) {
 			if strings.Count(listed, `"repair_id"`) != len(tt.repairs) {
 				t.Errorf("the ledger lists %s", listed)
 			}
+			if tt.now == "" {
+				r := runIn(t, dir, nil, "undo", doc.Repairs[0]["repair_id"].(string), "--config", "c.yaml").exit(reconcile.ExitUsage)
+				if strings.Contains(r.stderr, "index") || !strings.Contains(r.stderr, "refetch: it gave nothing up") {
+					t.Errorf("the undo of a copy says %s", r.stderr)
+				}
+			}
 			var stored []string
 			for _, k := range tt.keys {
 				if data, err := os.ReadFile(filepath.Join(dir, "att", k)); err == nil {

@@ -26,7 +26,7 @@ later pass did not look at is told apart from what is resolved.`,
 		Example: "  reconcile diff 0198a1 0198b7\n  reconcile diff 0198a1 0198b7 --output json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usageError("%s needs two passes; reconcile passes lists them", cmd.CommandPath())
+				return usageError("%s needs two passes; reconcile passes lists them", wordsOf(cmd))
 			}
 			return nil
 		},

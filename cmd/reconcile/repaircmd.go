@@ -257,10 +257,10 @@ func oneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
-			return usageError("%s needs %s", cmd.CommandPath(), what)
+			return usageError("%s needs %s", wordsOf(cmd), what)
 		case 1:
 			return nil
 		}
-		return usageError("%s takes one argument, %s, and %q is one more", cmd.CommandPath(), what, args[1])
+		return usageError("%s takes one argument, %s, and %q is one more", wordsOf(cmd), what, args[1])
 	}
 }

@@ -111,8 +111,10 @@ func (u *undoing) find(ctx context.Context, begin string) error {
 		return failure(err)
 	}
 	switch {
-	case u.drop.Action != reconcile.ActionDropFragment:
+	case u.drop.Action == reconcile.ActionDropIndex:
 		return usageError("repair %s is no drop of fragments but %s: an index is built again, not put back", id, u.drop.Action)
+	case u.drop.Action != reconcile.ActionDropFragment:
+		return usageError("repair %s is no drop of fragments but %s: it gave nothing up, so that there is nothing to put back; an object that took another's place is replaced by hand, from a bucket version or from repair.quarantine", id, u.drop.Action)
 	case u.drop.State != ledger.StateApplied || u.drop.CommittedVersion == nil:
 		return usageError("repair %s was not applied (%s): there is nothing to undo", id, u.drop.State)
 	case u.drop.Manifest == nil || u.drop.Manifest.Bytes == nil || len(u.drop.Messages) == 0:

@@ -84,7 +84,7 @@ func (a *app) printJSON(v any) error {
 // noArguments refuses words that are no flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError("%s takes no arguments, and %q is one", cmd.CommandPath(), args[0])
+		return usageError("%s takes no arguments, and %q is one", wordsOf(cmd), args[0])
 	}
 	return nil
 }
