@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,16 +90,25 @@ func (w *work) addPeer(ctx context.Context, mirrors objstore.Location, p config.
 
 // giver is a web server as a peer of tables: what it has is taken, and its no is none. A
 // server that answers 404 to everything looks like one that looked, and what follows
-// from a no is that rows are dropped.
+// from a no is that rows are dropped. Nor does a copy that failed its proof turn into a no:
+// without an ETag none can be told to be the one that failed.
 type giver struct{ reconcile.Peer }
 
 // Ask implements reconcile.Peer.
 func (g giver) Ask(ctx context.Context, ref reconcile.Reference) (objstore.Attrs, error) {
 	at, err := g.Peer.Ask(ctx, ref)
+	at.ETag = ""
 	if errors.Is(err, objstore.ErrNotExist) {
 		return at, reconcile.ErrWeakNo
 	}
 	return at, err
+}
+
+// Fetch implements reconcile.Peer.
+func (g giver) Fetch(ctx context.Context, ref reconcile.Reference) (io.ReadCloser, objstore.Attrs, error) {
+	body, at, err := g.Peer.Fetch(ctx, ref)
+	at.ETag = ""
+	return body, at, err
 }
 
 // peersOf are those of the nearest configured place that holds the target.

@@ -165,11 +165,10 @@ func disproof(ref reconcile.Reference, etag string) string {
 
 // disproved reports whether what a peer holds now is the very copy that failed its
 // proof before: then the peer has no copy. It is so only when nothing else can be meant:
-// the copy has an ETag, and the peer one place for it. What a web server says lets no
-// rows be dropped, and so neither does what it holds.
+// the copy has an ETag, and the peer one place for it. A peer whose word lets no rows be
+// dropped tells no ETag.
 func (s *suspect) disproved(peer, etag string, past map[string]string) bool {
-	server := strings.HasPrefix(peer, "http://") || strings.HasPrefix(peer, "https://")
-	if etag == "" || len(s.ref.Alternates) > 0 || server && s.find.Role != reconcile.RoleBlob {
+	if etag == "" || len(s.ref.Alternates) > 0 {
 		return false
 	}
 	was, ok := past[peer]
@@ -192,7 +191,7 @@ func (p *engine) askEach(ctx context.Context, s *suspect, peers []reconcile.Peer
 		case err == nil:
 			s.find.PeersHaving = append(s.find.PeersHaving, peer.Name())
 			failed, ok := past[peer.Name()]
-			news = news || ok && failed != disproof(s.ref, at.ETag)
+			news = news || ok && at.ETag != "" && failed != disproof(s.ref, at.ETag)
 		case !errors.Is(err, objstore.ErrNotExist) || errors.Is(err, objstore.ErrNoSuchBucket):
 			s.find.BlockedBy = append(s.find.BlockedBy, blockedRung(peer))
 			p.opts.Logger.Warn("a peer gave no answer", "peer", peer.Name(), "path", s.find.Path, "err", err)
