@@ -30,7 +30,7 @@ func (a adviser) afterPlan(s subject, lead string) advice {
 }
 
 func (a adviser) plan(s subject, extra ...string) []string {
-	return []string{a.command.line("plan", s, extra...) + " -o " + ShellQuote(a.command.planFile())}
+	return []string{a.command.line("plan", s, extra...) + " -o " + ShellQuote(a.command.newPlanFile())}
 }
 
 // planAndApply ends in the command that carries the plan out, where that exists.

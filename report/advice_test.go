@@ -273,7 +273,7 @@ func TestAPlanThatWasWrittenIsTheNextStep(t *testing.T) {
 	t.Parallel()
 	a := adviser{command: Command{Plan: "plan2.json", Flags: []string{"--confirm-after=1s"}}, canRepair: true, canRestore: true}
 	apply := []string{"reconcile apply plan2.json --confirm-after=1s"}
-	again := []string{"reconcile plan s3://bucket/x.generic.lance --confirm-after=1s -o plan2.json"}
+	again := []string{"reconcile plan s3://bucket/x.generic.lance --confirm-after=1s -o plan2-again.json"}
 	finding := func(action reconcile.Action, blocked ...string) *reconcile.Finding {
 		return &reconcile.Finding{ProposedAction: action, BlockedBy: blocked, URL: "s3://bucket/x.generic.lance/data/a.lance", Role: reconcile.RoleData, Verdict: reconcile.Missing}
 	}
@@ -286,7 +286,7 @@ func TestAPlanThatWasWrittenIsTheNextStep(t *testing.T) {
 		says string
 	}{
 		{"a drop", "full", nil, finding(reconcile.ActionDropFragment), apply, "holds the step"},
-		{"a drop that the mode leaves out", "restore", nil, finding(reconcile.ActionDropFragment), []string{again[0][:len(again[0])-len(" -o plan2.json")] + " --mode=full -o plan2.json"}, "only --mode=full"},
+		{"a drop that the mode leaves out", "restore", nil, finding(reconcile.ActionDropFragment), []string{"reconcile plan s3://bucket/x.generic.lance --confirm-after=1s --mode=full -o plan2-again.json"}, "only --mode=full"},
 		{"a drop that a writer is too near for", "full", nil, finding(reconcile.ActionDropFragment, reconcile.BlockedBusy), []string{"reconcile run --target=generic:x --confirm-after=1s --mode=full"}, "repair.quiet"},
 		{"a drop that is blocked", "full", nil, finding(reconcile.ActionDropFragment, reconcile.BlockedOverLimit), again, "what blocks it"},
 		{"nothing that a repair could do", "full", nil, finding(reconcile.ActionNone), again, "no step"},

@@ -101,6 +101,18 @@ func (c Command) planFile() string {
 	return c.Plan
 }
 
+// newPlanFile is where a further plan goes: one that was written and not carried out yet
+// is not lost by it.
+func (c Command) newPlanFile() string {
+	if c.Plan == "" {
+		return c.planFile()
+	}
+	return strings.TrimSuffix(c.Plan, ".json") + "-again.json"
+}
+
+// Check is the line that looks at a place as the given flags do.
+func (c Command) Check(place string) string { return c.words("check", []string{place}) }
+
 // value of a flag as given; empty when it was not.
 func (c Command) value(name string) string {
 	v := ""

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketkeep/reconcile/reconcile/fleet"
 	"github.com/rocketkeep/reconcile/reconcile/pass"
 	"github.com/rocketkeep/reconcile/reconcile/tables"
+	"github.com/rocketkeep/reconcile/report"
 )
 
 // rolesLookedAt are the roles that this version looks at.
@@ -53,7 +54,7 @@ func (a *app) sayNoTargets(s *settings, f *foundTargets) {
 // sayNowhere names the datasets that were asked for and are not there.
 func (w *work) sayNowhere(out *pass.Outcome) {
 	for _, n := range out.Nowhere {
-		fmt.Fprintln(w.stderr, "reconcile: "+notThere(n.Target.Location, n.NoRoot))
+		fmt.Fprintln(w.stderr, "reconcile: "+notThere(n.Target.Location, n.NoRoot, w.s.command))
 	}
 	if len(out.Nowhere) > 0 && len(out.Targets) == 0 {
 		w.doc.Reason = cmp.Or(w.doc.Reason, reconcile.Ptr(reconcile.ReasonNoTargets))
@@ -62,8 +63,8 @@ func (w *work) sayNowhere(out *pass.Outcome) {
 
 // notThere says that there is no dataset at a place, why that is known, and how to find
 // what was meant.
-func notThere(at objstore.Location, noRoot bool) string {
-	why, next := "no object lies below it", fmt.Sprintf("What is beside it: reconcile check %s", at.Parent())
+func notThere(at objstore.Location, noRoot bool, as report.Command) string {
+	why, next := "no object lies below it", "What is beside it: "+as.Check(at.Parent().String())
 	switch {
 	case noRoot && at.Scheme == "file":
 		why = "there is no such folder"

@@ -119,7 +119,7 @@ func (a *app) probe(ctx context.Context, s *settings, uri string, readOnly bool)
 	}
 	p := &prober{r: r, root: root, now: time.Now}
 	if p.listing(ctx); strings.HasSuffix(root.Key, ".lance") && p.there == (objstore.Location{}) && p.empty {
-		return nil, errors.New(notThere(root, p.noRoot))
+		return nil, errors.New(notThere(root, p.noRoot, s.command))
 	}
 	p.absent(ctx)
 	p.present(ctx)
