@@ -176,6 +176,11 @@ func whyNot(out *pass.Outcome, a reconcile.PlanAction, mine func(reconcile.Findi
 	switch t.State {
 	case reconcile.StateHalfDeleted:
 		return &reconcile.Refusal{Reason: reconcile.BlockedHalfDeleted, Detail: deref(t.Reason)}
+	case reconcile.StateFailed:
+		if deref(t.Reason) == reconcile.ReasonNoSuchBucket {
+			return &reconcile.Refusal{Reason: reconcile.RefusedPlanStale, Detail: "nothing is there"}
+		}
+		return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: deref(t.Reason)}
 	case reconcile.StateUnreadable:
 		return &reconcile.Refusal{Reason: reconcile.BlockedIncompleteLook, Detail: "the newest manifest cannot be read"}
 	}

@@ -36,6 +36,8 @@ func TestAPlanToBringObjectsBackHoldsForWhatIsAsItWas(t *testing.T) {
 	if d := cmp.Diff([]string{"3 md5:k", "4 md5:l"}, then.Recorded); d != "" {
 		t.Fatalf("recorded (-want +got):\n%s", d)
 	}
+	gone := seen(reconcile.ActionRefetch, nil)
+	gone.Targets[0].State, gone.Targets[0].Reason = reconcile.StateFailed, reconcile.Ptr(reconcile.ReasonNoSuchBucket)
 	old := then
 	old.Recorded = nil
 	for _, tt := range []struct {
@@ -51,6 +53,7 @@ func TestAPlanToBringObjectsBackHoldsForWhatIsAsItWas(t *testing.T) {
 		{"another size is recorded of both", then, seen(reconcile.ActionRefetch, map[string]int64{"k": 5, "l": 6}), nil, "another object is recorded as l"},
 		{"none is damaged", then, seen(reconcile.ActionRefetch, nil), nil, "not damaged any more"},
 		{"one is to be restored instead", then, seen(reconcile.ActionRestore, map[string]int64{"k": 3}), nil, "mended otherwise: restore"},
+		{"the collection is gone", then, gone, nil, "nothing is there"},
 		{"a plan of a release that kept no records", old, seen(reconcile.ActionRefetch, map[string]int64{"k": 5}), []string{"k"}, ""},
 	} {
 		got, refusal := holds(tt.now, tt.plan)
