@@ -53,6 +53,9 @@ var (
 	// ErrWeakNo: the peer says that it has no copy, and its word is not enough to drop
 	// anything for.
 	ErrWeakNo = errors.New("a web server says that it has no copy, which is not enough to drop rows")
+	// ErrInside: everything recorded agrees with the copy, and something inside it cannot
+	// be read. It is not taken; nor does it say that nothing of the object is left.
+	ErrInside = errors.New("everything recorded agrees, and not all of it can be read")
 	// ErrUnproven: nothing recorded proves the copy, and nothing disproves it.
 	ErrUnproven = errors.New("nothing recorded proves the copy")
 )

@@ -84,7 +84,7 @@ func (m *Mender) choose(ctx context.Context, w objstore.Writer, job Job) (c choi
 			}
 			cand.drop()
 		case errors.Is(perr, objstore.ErrNotExist) && !errors.Is(perr, objstore.ErrNoSuchBucket), errors.Is(perr, errDisproved):
-			if cand.peer != nil {
+			if cand.peer != nil && !errors.Is(perr, reconcile.ErrInside) {
 				c.saidNo = append(c.saidNo, cand.source)
 				if disproved != "" {
 					c.disproved[cand.source] = disproved
@@ -247,7 +247,7 @@ func (m *Mender) fetch(ctx context.Context, job Job, cand *candidate) (proof str
 		}
 		same = same && cand.etag == first
 		if try == fetchTries {
-			if same {
+			if same && !errors.Is(err, reconcile.ErrInside) {
 				cand.disproved = first
 			}
 			return proof, err

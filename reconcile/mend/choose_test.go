@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -305,6 +306,15 @@ func TestWhichCopiesAreDisproved(t *testing.T) {
 			}
 		})
 	}
+	t.Run("not one that only cannot be read inside", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, false)
+		r.job.Prover = unreadable{}
+		r.peers(tagged("p", e, bad))
+		if res := r.mend(t.Context()); res.Outcome != mend.Failed || len(res.Disproved)+len(res.SaidNo) != 0 {
+			t.Errorf("%+v", res)
+		}
+	})
 	t.Run("not one of which nothing is recorded", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, false)
@@ -528,3 +538,10 @@ func unsure(name string, control error) *peer {
 }
 
 func answersAnything(name string) *peer { return unsure(name, nil) }
+
+// unreadable finds every copy unreadable inside.
+type unreadable struct{}
+
+func (unreadable) Prove(context.Context, reconcile.Reference, reconcile.Copy) (string, error) {
+	return "", fmt.Errorf("%w: page 3", reconcile.ErrInside)
+}

@@ -86,7 +86,7 @@ type Result struct {
 	SaidNo []string
 	// Disproved are those of SaidNo that served the same copy each time it was fetched
 	// and failed its proof: peer and ETag (objstore.Attrs). Never a copy that is merely
-	// unproven or disputed, nor one without an ETag.
+	// unproven, disputed or unreadable inside (reconcile.ErrInside), nor one without an ETag.
 	Disproved map[string]string
 	// Silent are the peers whose answer was none, or ended before the copy was whole.
 	Silent []string

@@ -168,7 +168,9 @@ func (t *Table) proveData(ctx context.Context, ref reconcile.Reference, c reconc
 	if overlay {
 		rows = 0 // it holds some cells of the fragment, as many as nobody records
 	}
-	check, err := rec.m.CheckDataFile(ctx, copyReader{c}, c.Size(), rec.data, rows, c.Size() <= maxDecodedCopy)
+	check, err := checkCopy(ctx, c, func(values bool) (lance.FileCheck, error) {
+		return rec.m.CheckDataFile(ctx, copyReader{c}, c.Size(), rec.data, rows, values)
+	})
 	switch {
 	case err != nil:
 		return "", err
@@ -180,11 +182,27 @@ func (t *Table) proveData(ctx context.Context, ref reconcile.Reference, c reconc
 	return words(check), nil
 }
 
+// checkCopy checks a copy, its values included unless it is too large. An error of its
+// values alone is ErrInside.
+func checkCopy(ctx context.Context, c reconcile.Copy, check func(values bool) (lance.FileCheck, error)) (lance.FileCheck, error) {
+	values := c.Size() <= maxDecodedCopy
+	found, err := check(values)
+	if err == nil || !values || ctx.Err() != nil {
+		return found, err
+	}
+	if _, rest := check(false); rest == nil {
+		return found, fmt.Errorf("%w: %w", reconcile.ErrInside, err)
+	}
+	return found, err
+}
+
 func proveIndex(ctx context.Context, ref reconcile.Reference, c reconcile.Copy) (string, error) {
 	if !marked(ref.Path) {
 		return "", unproven("nothing in the file tells where it ends")
 	}
-	check, err := lance.CheckIndexFile(ctx, copyReader{c}, c.Size(), ref.Size, ref.Path, c.Size() <= maxDecodedCopy)
+	check, err := checkCopy(ctx, c, func(values bool) (lance.FileCheck, error) {
+		return lance.CheckIndexFile(ctx, copyReader{c}, c.Size(), ref.Size, ref.Path, values)
+	})
 	switch {
 	case err != nil:
 		return "", err
