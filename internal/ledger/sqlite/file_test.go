@@ -141,7 +141,7 @@ func TestTheFileIsForItsOwnerAndDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }() // nothing of it is needed any more
-	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": busyTimeout} {
+	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "60000"} {
 		var got string
 		if err := db.pool.QueryRow("PRAGMA " + name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s = %s, %v, want %s", name, got, err, want)
@@ -209,6 +209,42 @@ func TestManyOpenANewFileAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANewFileThatAnotherIsMakingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	other, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		l, err := Open(t.Context(), file, "test")
+		if err == nil {
+			err = l.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(conn.Close(), <-done); err != nil {
 		t.Error(err)
 	}
 }

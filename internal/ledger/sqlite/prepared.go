@@ -5,8 +5,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strings"
+	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // maxPrepared is how many statements a connection keeps. The ledger has about a hundred
@@ -23,6 +25,11 @@ func newConnector(source string) (driver.Connector, error) {
 		return nil, err
 	}
 	return connector{plain}, nil
+}
+
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // native is what the driver's connections can do and database/sql asks for.
@@ -44,9 +51,18 @@ type statement interface {
 	driver.StmtQueryContext
 }
 
-// Connect implements driver.Connector.
+// Connect implements driver.Connector. A new file is switched to its journal by the
+// first that opens it, and the switch itself waits for nobody: so this does.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	plain, err := c.Connector.Connect(ctx)
+	for end := time.Now().Add(busyWait); err != nil && isBusy(err) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+		plain, err = c.Connector.Connect(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
@@ -25,9 +27,9 @@ import (
 )
 
 const (
-	// busyTimeout in milliseconds: how long one writer waits for another. Recording a
-	// hundred thousand findings takes seconds.
-	busyTimeout = "60000"
+	// busyWait is how long one writer waits for another. Recording a hundred thousand
+	// findings takes seconds.
+	busyWait = time.Minute
 	// maxConns: writers take turns, but readers need not wait for them.
 	maxConns = 4
 )
@@ -89,7 +91,7 @@ func open(ctx context.Context, file string) (*database, error) {
 // source is the address of a file with the settings of its connections.
 func source(abs string) string {
 	q := url.Values{}
-	q.Set("_busy_timeout", busyTimeout)
+	q.Set("_busy_timeout", strconv.FormatInt(busyWait.Milliseconds(), 10))
 	q.Set("_journal_mode", "WAL")
 	q.Set("_synchronous", "FULL")
 	q.Set("_foreign_keys", "on")
