@@ -329,6 +329,8 @@ func rowsAtRisk(findings []reconcile.Finding) (rows int64, ok bool) {
 		f := &findings[i]
 		held := f.FragmentID != nil || f.Role == reconcile.RoleWALGeneration || f.Role == reconcile.RoleWALManifest
 		switch {
+		case f.Role == reconcile.RoleWALManifest && f.Verdict == reconcile.Undecided && f.RowsAtRisk == nil:
+			unknown = true // a shard manifest that may be gone hides nobody knows how many
 		case !f.Verdict.Damaged() || f.Ref.Harmless || !held:
 		case f.RowsAtRisk == nil:
 			unknown = true

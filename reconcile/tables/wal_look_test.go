@@ -111,7 +111,7 @@ func TestWriteAheadLogs(t *testing.T) {
 		{"the newest shard manifest and the hint are gone and the folder tells", func(w *world) {
 			walTable(w, base(), older, s)
 			w.remove(s.ManifestName(), s.Folder()+"/manifest/version_hint.json")
-		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.GenerationFolder(5), "undecided", "higher_version_trace", "none", nil}}}, 1, 0, 0}},
+		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.GenerationFolder(5), "undecided", "higher_version_trace", "none", nil}}}, 1, 0, -1}},
 		{"every shard manifest is gone and the hint tells", func(w *world) {
 			walTable(w, base(), s)
 			w.remove(s.ManifestName())
@@ -119,11 +119,11 @@ func TestWriteAheadLogs(t *testing.T) {
 		{"a shard that rows were merged from is gone as a whole", func(w *world) {
 			walTable(w, base().Merged(s, 4), s)
 			w.removeAll(s.Folder())
-		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, 0}},
+		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, -1}},
 		{"every shard manifest and the hint are gone", func(w *world) {
 			walTable(w, base(), s)
 			w.removeAll(s.Folder() + "/manifest")
-		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, 0}},
+		}, sight{line{"incomplete", "higher_version_trace", 4, []brief{{s.Folder() + "/manifest/", "undecided", "higher_version_trace", "none", nil}}}, -1, 0, -1}},
 		{"an older shard manifest is gone: normal cleanup", func(w *world) {
 			walTable(w, base(), older, s)
 			w.remove(older.ManifestName())
