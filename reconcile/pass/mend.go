@@ -336,6 +336,9 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	for _, name := range r.Silent {
 		f.BlockedBy = append(f.BlockedBy, reconcile.BlockedRungOpen+name)
 	}
+	if len(r.Silent) > 0 && f.ProposedAction == reconcile.ActionRefetch && !slices.ContainsFunc(f.PeersHaving, func(name string) bool { return !slices.Contains(r.Silent, name) }) {
+		f.ProposedAction = reconcile.ActionNone // as if they had not answered when they were asked
+	}
 	switch {
 	case r.Outcome != mend.Refused:
 	case r.Reason != mend.ReasonSuperseded:

@@ -231,3 +231,27 @@ func TestTheStack(t *testing.T) {
 		t.Errorf("counters (-want +got):\n%s", diff)
 	}
 }
+
+func TestEveryRequestIsCounted(t *testing.T) {
+	srv := servertest.S3(t)
+	srv.Setenv(t)
+	srv.Put(t, "empty", nil)
+	srv.Put(t, "full", []byte("x"))
+	set := factory.New(factory.Options{})
+	defer set.Close()
+	root := must[objstore.Location](t)(set.Locate("s3://bucket/"))
+	r := must[objstore.Reader](t)(set.Reader(t.Context(), root))
+	srv.ClearLog()
+	for _, key := range []string{"empty", "full", "absent"} {
+		_, _ = r.Probe(t.Context(), root.Join(key))
+		_, _ = r.Stat(t.Context(), root.Join(key))
+		_, _ = r.Restat(t.Context(), root.Join(key))
+	}
+	sent := map[string]int64{}
+	for _, req := range srv.Requests() {
+		sent[req.Op]++
+	}
+	if c := set.Counters(); c.Head != sent["HEAD"] || c.Get != sent["GET"] {
+		t.Errorf("counted %+v, sent %v", c, sent)
+	}
+}
