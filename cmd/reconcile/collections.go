@@ -129,6 +129,7 @@ func (f *foundTargets) closeReferences() {
 // open makes the source of a target.
 func (w *work) open(stores lookStores) func(reconcile.Target) reconcile.Source {
 	return func(t reconcile.Target) reconcile.Source {
+		stores := stores // of this target: others are opened at the same time
 		stores.target = t.Location
 		c, ok := w.found.collections[t.Location.Canonical()]
 		if !ok || t.Kind != blobs.Kind {
