@@ -111,6 +111,7 @@ func (c *collection) stored(b blob) []byte {
 
 // 344 of 345 blobs are gone: 300 are on peer A, 20 more on peer B, 24 nowhere.
 func TestLostBlobsComeBackFromPeers(t *testing.T) {
+	long(t)
 	t.Parallel()
 	c := newCollection(t, 345, `["s3://BUCKET/A", {uri: "s3://BUCKET/B"}]`, "")
 	for i, b := range c.blobs {

@@ -46,6 +46,7 @@ func warmed(t *testing.T) (*servertest.Server, []string) {
 // A fleet that has not changed costs its HEADs and listings and no manifest, and the
 // second pass says what the first said.
 func TestASecondPassReadsNoManifestAgain(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const tables = 200
 	s, env := warmed(t)

@@ -209,6 +209,7 @@ func TestADatasetThatIsGoneIsNotForgotten(t *testing.T) {
 // An endpoint that takes nothing holds up nobody else's posts, and each of its own is
 // tried in every pass.
 func TestEveryOwedPostIsTriedInEachPass(t *testing.T) {
+	long(t)
 	t.Parallel()
 	away, well := startMaster(t), startMaster(t)
 	away.answer(500)

@@ -49,6 +49,7 @@ func pasted(t *testing.T, dir, home, line string) result {
 // Whoever pastes one printed command after the other ends with a repaired table: each
 // looks as the first did, at tables that are too young for the default as well.
 func TestPrintedCommandsLeadToTheRepair(t *testing.T) {
+	long(t)
 	t.Parallel()
 	dir, home, stores := t.TempDir(), t.TempDir(), demoStores(t)
 	check := pasted(t, dir, home, "reconcile check "+stores+" --confirm-after 1s --min-manifest-age 0s")

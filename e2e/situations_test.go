@@ -200,6 +200,7 @@ func TestSituations(t *testing.T) {
 // One sick target never holds up the others: a table whose keys all hang, beside
 // twenty healthy ones.
 func TestAHangingTableHoldsNobodyUp(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := servertest.S3(t)
 	for i := range 20 {
