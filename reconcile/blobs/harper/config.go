@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rocketkeep/reconcile/internal/objstore"
+	"github.com/rocketkeep/reconcile/reconcile"
 )
 
 // Role is what a node is there for. The zero value is Both.
@@ -176,7 +177,7 @@ func (c *Config) validate() error {
 			return errors.New("a set needs a table and attributes")
 		case len(s.Attributes) > 1 && (s.Size != "" || s.Digest != ""):
 			return fmt.Errorf("set %s: size and digest belong to a set with one attribute", s.Table)
-		case newHash(s.Algorithm) == nil:
+		case reconcile.NewHash(s.Algorithm) == nil:
 			return fmt.Errorf("set %s: unknown algorithm %q", s.Table, s.Algorithm)
 		case s.PageSize < 1:
 			return fmt.Errorf("set %s: a page has at least one record", s.Table)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/rocketkeep/reconcile/reconcile"
 )
 
 // outcome is what a full GET of a blob came to.
@@ -105,8 +107,8 @@ func (l *look) drain(body io.Reader, algs []string) {
 	writers := []io.Writer{&head}
 	texts := map[string]func() string{}
 	for _, alg := range algs {
-		h := newHash(alg)
-		texts[alg] = func() string { return sumText(alg, h) }
+		h := reconcile.NewHash(alg)
+		texts[alg] = func() string { return reconcile.Checksum(alg, h) }
 		writers = append(writers, h)
 	}
 	in := &inflater{limit: l.promised}

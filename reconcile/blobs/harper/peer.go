@@ -45,7 +45,7 @@ func (p *peer) Ask(ctx context.Context, ref reconcile.Reference) (objstore.Attrs
 		return fail(err)
 	}
 	algs := []string{u.set.Algorithm}
-	if alg, _, ok := strings.Cut(ref.Checksum, ":"); ok && newHash(alg) != nil {
+	if alg, _, ok := strings.Cut(ref.Checksum, ":"); ok && reconcile.NewHash(alg) != nil {
 		algs[0] = alg
 	}
 	l := p.n.lookAt(ctx, u, how{}, algs)

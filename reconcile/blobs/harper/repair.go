@@ -160,7 +160,7 @@ func (c *Cluster) verify(ctx context.Context, findings []reconcile.Finding, unit
 // healed looks at one blob once.
 func (c *Cluster) healed(ctx context.Context, ref reconcile.Reference, u unit, h *Healing) {
 	alg, _, _ := strings.Cut(ref.Checksum, ":")
-	if newHash(alg) == nil {
+	if reconcile.NewHash(alg) == nil {
 		alg = u.set.Algorithm
 	}
 	l := u.node.lookAt(ctx, u, how{fresh: true}, []string{alg})
