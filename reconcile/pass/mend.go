@@ -349,7 +349,9 @@ func (m *mending) tell(ctx context.Context, f *reconcile.Finding, r mend.Result,
 	if !countsAsFailure(r) {
 		return
 	}
-	failure := ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: append(slices.DeleteFunc(slices.Clone(f.SaidNo), func(n string) bool { return slices.Contains(r.SaidNo, n) }), r.SaidNo...), Disproved: map[string]string{}, Text: deref(rec.RepairOutcome.Error)}
+	saidNo := slices.DeleteFunc(slices.Clone(f.SaidNo), func(n string) bool { return slices.Contains(r.SaidNo, n) })
+	failure := ledger.RefetchFailure{FindingID: f.FindingID, Target: m.t.Location.Canonical(), PeersSaidNo: append(saidNo, r.SaidNo...),
+		Disproved: map[string]string{}, Text: deref(rec.RepairOutcome.Error)}
 	for peer, etag := range r.Disproved {
 		failure.Disproved[peer] = disproof(f.Ref, etag)
 	}
